@@ -1,0 +1,192 @@
+"""The workspace file radar.yaml as pydantic models: which rubrics, which models, which settings, which policy.
+
+Here: the shape of the file and how it is found. Not here: anything that acts on it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from radar_dagster.errors import BadInputError
+from radar_dagster.models.naming import ModelSpec
+from radar_dagster.rubric.loading import (
+    benchmark_path,
+    load_rubric,
+    load_yaml_mapping,
+    shipped_benchmarks,
+    validate_document,
+)
+from radar_dagster.rubric.model import Rubric, Slug
+from radar_dagster.stats.settings import CouplingSettings, Policy
+
+CONFIG_NAME = "radar.yaml"
+#: Where the command line keeps a workspace when no radar.yaml is in sight.
+IMPLICIT_FOLDER = ".radar"
+#: Names the folder of the workspace for processes that are started elsewhere, such as Dagster's code server.
+WORKSPACE_VARIABLE = "RADAR_WORKSPACE"
+
+DEFAULT_MODELS = {"editor": ModelSpec(model="offline/editor"), "reader": ModelSpec(model="offline/reader")}
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class AuditSection(_Section):
+    """How probes are drawn and how the statistics are computed; see docs/statistics.md."""
+
+    probes: int = Field(default=3, ge=1, le=1000, description="probes per (task, criterion, direction)")
+    tasks: tuple[str, ...] | int | None = Field(
+        default=None, description="task ids, or the first so many; all if absent"
+    )
+    coupling: CouplingSettings = CouplingSettings()
+    policy: Policy = Policy()
+
+
+class ScheduleSection(_Section):
+    """Pairs that are judged again on a cron; off until it is switched on in the Dagster UI."""
+
+    cron: str = "0 6 * * 1"
+    timezone: str = "UTC"
+    #: `generator~verifier` keys; empty means every pair.
+    production_pairs: tuple[str, ...] = ()
+
+
+class Workspace(_Section):
+    """radar.yaml. `root` is the folder it lies in: relative paths in it start there."""
+
+    root: Path = Field(default=Path(), exclude=True)
+    store: str = f"{IMPLICIT_FOLDER}/lake"
+    #: benchmark name -> path of its rubric file; a shipped benchmark has none.
+    benchmarks: dict[Slug, str | None] = Field(default_factory=lambda: dict.fromkeys(shipped_benchmarks()))
+    models: dict[Slug, ModelSpec] = Field(default_factory=lambda: dict(DEFAULT_MODELS))
+    generators: tuple[Slug, ...] = ("editor",)
+    verifiers: tuple[Slug, ...] = ("reader",)
+    allow_self_pairs: bool = False
+    audit: AuditSection = AuditSection()
+    schedule: ScheduleSection = ScheduleSection()
+
+    @field_validator("benchmarks", mode="before")
+    @classmethod
+    def _benchmark_list(cls, value: Any) -> Any:
+        """Accept `[helpsteer2, rubrics/mine.yaml]` beside the mapping of names to paths."""
+        if not isinstance(value, list):
+            return value
+        entries = [_benchmark_entry(item) for item in value]
+        names = [name for name, _ in entries]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"benchmark {twice[0]!r} is listed twice")
+        return dict(entries)
+
+    @field_validator("models", mode="before")
+    @classmethod
+    def _model_shorthand(cls, value: Any) -> Any:
+        """Accept `reader: offline/reader` beside `reader: {model: offline/reader, options: {…}}`."""
+        if not isinstance(value, dict):
+            return value
+        return {alias: {"model": spec} if isinstance(spec, str) else spec for alias, spec in value.items()}
+
+    @model_validator(mode="after")
+    def _known_aliases(self) -> Self:
+        for role, aliases in (("generators", self.generators), ("verifiers", self.verifiers)):
+            unknown = [alias for alias in aliases if alias not in self.models]
+            if unknown:
+                raise ValueError(f"{role} names {unknown[0]!r}, but models has only {', '.join(self.models)}")
+            if len(set(aliases)) != len(aliases):
+                raise ValueError(f"{role} lists an alias twice")
+            if not aliases:
+                raise ValueError(f"{role} must name at least one model")
+        if not self.benchmarks:
+            raise ValueError("benchmarks must name at least one rubric")
+        if not self.pairs():
+            raise ValueError("every pair is a self-pair; add a model or set allow_self_pairs: true")
+        known = {"~".join(pair) for pair in self.pairs()}
+        strangers = [key for key in self.schedule.production_pairs if key not in known]
+        if strangers:
+            raise ValueError(f"production_pairs names {strangers[0]!r}, but the pairs are {', '.join(sorted(known))}")
+        return self
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """(generator, verifier) aliases; a model judging its own text is left out unless `allow_self_pairs`."""
+        return [
+            (generator, verifier)
+            for generator in self.generators
+            for verifier in self.verifiers
+            if self.allow_self_pairs or self.models[generator] != self.models[verifier]
+        ]
+
+    def rubric(self, benchmark: str) -> Rubric:
+        """Load a benchmark's rubric with the configured selection of tasks."""
+        rubric = load_rubric(self.rubric_path(benchmark)).model_copy(update={"name": benchmark})
+        tasks = self.audit.tasks
+        if tasks is None:
+            return rubric
+        if isinstance(tasks, int):
+            return rubric.model_copy(update={"tasks": rubric.tasks[:tasks]})
+        known = {task.id for task in rubric.tasks}
+        unknown = [task for task in tasks if task not in known]
+        if unknown:
+            raise BadInputError(
+                f"{self.rubric_path(benchmark)}: no task {unknown[0]!r}; there are {', '.join(sorted(known))}"
+            )
+        return rubric.with_tasks(tasks)
+
+    def rubric_path(self, benchmark: str) -> Path:
+        """The file of a configured benchmark; BadInputError when it is not configured."""
+        if benchmark not in self.benchmarks:
+            raise BadInputError(f"no benchmark {benchmark!r} in {CONFIG_NAME}; there are {', '.join(self.benchmarks)}")
+        path = self.benchmarks[benchmark]
+        return benchmark_path(benchmark) if path is None else self.root / path
+
+    @property
+    def store_url(self) -> str:
+        """The lake's root: an absolute path, or the URL (`s3://…`) as configured."""
+        return self.store if "://" in self.store else str((self.root / self.store).resolve())
+
+    @property
+    def dagster_home(self) -> Path:
+        """Where this workspace's Dagster instance keeps its runs and events."""
+        return (self.root / IMPLICIT_FOLDER / "dagster").resolve()
+
+
+def _benchmark_entry(item: Any) -> tuple[str, str | None]:
+    if not isinstance(item, str):
+        raise ValueError(f"a benchmark is a shipped name or the path of a rubric file, found {item!r:.80}")
+    if item in shipped_benchmarks():
+        return item, None
+    return Path(item).stem.lower(), item
+
+
+def load_workspace(path: Path) -> Workspace:
+    """Read a radar.yaml; BadInputError names file, line, place and expectation."""
+    document = load_yaml_mapping(path)
+    workspace = validate_document(Workspace, document, path)
+    # The implicit workspace lies inside .radar itself; paths in it are relative to the folder that holds .radar.
+    root = path.resolve().parent
+    return workspace.model_copy(update={"root": root.parent if root.name == IMPLICIT_FOLDER else root})
+
+
+def find_workspace_file(start: Path) -> Path | None:
+    """The nearest radar.yaml, or implicit `.radar/radar.yaml`, in `start` or a folder above it; None if there is none."""
+    for folder in (start, *start.parents):
+        for candidate in (folder / CONFIG_NAME, folder / IMPLICIT_FOLDER / CONFIG_NAME):
+            if candidate.is_file():
+                return candidate
+    return None
+
+
+def current_workspace() -> Workspace:
+    """This process's workspace: `RADAR_WORKSPACE`, else the nearest radar.yaml, else the defaults in this folder."""
+    named = os.environ.get(WORKSPACE_VARIABLE)
+    start = Path(named) if named else Path.cwd()
+    if named and not start.exists():
+        raise BadInputError(f"{WORKSPACE_VARIABLE} is {named}, which does not exist")
+    found = start if start.is_file() else find_workspace_file(start.resolve())
+    return load_workspace(found) if found else Workspace(root=start.resolve())

@@ -1,0 +1,30 @@
+"""The errors that reach a person, each with the exit code of the command line.
+
+Only what a user can act on belongs here; a bug stays an ordinary exception with its traceback.
+"""
+
+from __future__ import annotations
+
+
+class RadarError(Exception):
+    """Something a user can mend. The message names the place and what was expected there."""
+
+    exit_code = 2
+
+
+class BadInputError(RadarError):
+    """A file, a row or an option is not what was expected: nothing was written (exit 2)."""
+
+    exit_code = 2
+
+
+class InconclusiveError(RadarError):
+    """The data cannot carry the conclusion that was asked for (exit 3)."""
+
+    exit_code = 3
+
+
+class OperationalError(RadarError):
+    """A key, a provider or a budget stands in the way (exit 4)."""
+
+    exit_code = 4

@@ -1,0 +1,56 @@
+"""What a generator and a verifier are asked: typed requests, and the key under which an answer is remembered.
+
+A programmatic model uses the request directly; a client of a hosted model renders it to messages. A verifier's request
+holds no target, direction, generator or other criterion: what is not in the type can't leak into a prompt.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from radar_dagster.models.naming import ModelSpec
+from radar_dagster.rubric.model import Criterion, Task, content_hash
+
+Direction = Literal["+", "-"]
+DIRECTIONS: tuple[Direction, Direction] = ("+", "-")
+
+#: Part of every request key: raise it when the meaning of a request changes, so that no old answer is reused.
+REQUEST_VERSION = 1
+
+
+class GenerationRequest(BaseModel):
+    """Write a response to `task` that strongly satisfies (`+`) or clearly fails (`-`) one criterion.
+
+    For a descriptive criterion: one that sits clearly at the high (`+`) or low (`-`) end. `sample` (from 1) tells the N
+    probes of a (task, criterion, direction) apart.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    task: Task
+    criterion: Criterion
+    direction: Direction
+    sample: int = Field(ge=1)
+
+
+class JudgementRequest(BaseModel):
+    """Score `response` to `task` on one criterion. `repeat` (from 1) makes a second opinion a second call."""
+
+    model_config = ConfigDict(frozen=True)
+
+    task: Task
+    criterion: Criterion
+    response: str
+    repeat: int = Field(default=1, ge=1)
+
+
+Request = GenerationRequest | JudgementRequest
+
+
+def request_key(model: ModelSpec, request: Request) -> str:
+    """SHA-256 (hex) over all that can change the answer: model, options, request content, sample or repeat index."""
+    content: dict[str, Any] = request.model_dump(mode="json")
+    content["criterion"].pop("weight")  # never shown to a model
+    return content_hash([REQUEST_VERSION, type(request).__name__, model.model_dump(mode="json"), content])

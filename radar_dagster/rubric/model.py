@@ -1,0 +1,163 @@
+"""The rubric: criteria, their scale, and the tasks that probes are written for.
+
+Here: the pydantic models and their content hashes. Not here: reading files (`loading.py`), models, scores.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import unicodedata
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Annotated, Any, Self, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+#: Slugs become folder names and Dagster partition keys, where `|`, `,`, `[`, `]` and `~` have a meaning of their own.
+SLUG = r"^[a-z0-9][a-z0-9._-]*$"
+
+
+def _printable(value: str) -> str:
+    """Refuse ids and labels that could not be shown in a table cell, a URL fragment or a terminal line."""
+    bad = sorted({f"U+{ord(c):04X}" for c in value if unicodedata.category(c) in {"Cc", "Cs", "Zl", "Zp"}})
+    if bad:
+        raise ValueError(f"must be one printable line, but contains {', '.join(bad)}")
+    return value
+
+
+Name = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), AfterValidator(_printable)
+]
+Slug = Annotated[str, StringConstraints(pattern=SLUG, max_length=64)]
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
+def content_hash(value: Any) -> str:
+    """SHA-256 (hex) of a JSON-able value, independent of key order and of how the YAML was laid out."""
+    document = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(document.encode("ascii")).hexdigest()
+
+
+class Kind(StrEnum):
+    """What a high score means: better (`evaluative`), or merely more of something (`descriptive`)."""
+
+    EVALUATIVE = "evaluative"
+    DESCRIPTIVE = "descriptive"
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Scale(_Frozen):
+    """Integer levels `min..max`, both included."""
+
+    min: int = 0
+    max: int = 4
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.min >= self.max:
+            raise ValueError(f"min must be below max, but is {self.min} with max {self.max}")
+        if self.max - self.min > 100:
+            raise ValueError(f"at most 101 levels, but {self.min}..{self.max} has {self.max - self.min + 1}")
+        return self
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """Every level that a verifier may answer, lowest first."""
+        return tuple(range(self.min, self.max + 1))
+
+    def proportion(self, score: float) -> float:
+        """Map a score onto [0, 1]: p = (score − min) / (max − min)."""
+        return (score - self.min) / (self.max - self.min)
+
+
+class Criterion(_Frozen):
+    """One thing that the judge scores, in one call of its own."""
+
+    id: Name
+    label: Name
+    definition: Text
+    kind: Kind = Kind.EVALUATIVE
+    scale: Scale = Scale()
+    anchors: dict[int, Text] = Field(default_factory=dict)
+    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _anchors_on_scale(self) -> Self:
+        strangers = sorted(set(self.anchors) - set(self.scale.levels))
+        if strangers:
+            raise ValueError(f"anchors {strangers} are not levels of the scale {self.scale.min}..{self.scale.max}")
+        return self
+
+    @property
+    def content_hash(self) -> str:
+        """Hash of all that a generator or verifier is shown; the weight only enters the statistics."""
+        return content_hash(self.model_dump(mode="json", exclude={"weight"}))
+
+
+class Task(_Frozen):
+    """A short prompt of the target domain; for summarisation, `source` holds the article that is summarised.
+
+    `reference` is a good answer to the task. The offline models need it (the editor edits it, the reader measures
+    length against it); hosted models never see it.
+    """
+
+    id: Slug
+    prompt: Text
+    source: Text | None = None
+    reference: Text | None = None
+
+    @property
+    def content_hash(self) -> str:
+        """Hash of the prompt, the source and the reference."""
+        return content_hash(self.model_dump(mode="json"))
+
+
+class Rubric(_Frozen):
+    """A named set of criteria with the tasks on which they are audited."""
+
+    name: Slug
+    title: Name | None = None
+    description: str = ""
+    criteria: tuple[Criterion, ...] = Field(min_length=2)
+    tasks: tuple[Task, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _unique_ids(self) -> Self:
+        for what, ids in (("criterion", [c.id for c in self.criteria]), ("task", [t.id for t in self.tasks])):
+            twice = sorted({i for i in ids if ids.count(i) > 1})
+            if twice:
+                raise ValueError(f"{what} ids must be unique, but {', '.join(map(repr, twice))} is used more than once")
+        return self
+
+    @property
+    def content_hash(self) -> str:
+        """Hash of the criteria and tasks in order; titles, descriptions and YAML comments do not enter it."""
+        weights = [c.weight for c in self.criteria]
+        return content_hash([[c.content_hash for c in self.criteria], weights, [t.content_hash for t in self.tasks]])
+
+    def criterion(self, criterion_id: str) -> Criterion:
+        """The criterion with this id; KeyError with the known ids when there is none."""
+        return _by_id(self.criteria, criterion_id, "criterion")
+
+    def task(self, task_id: str) -> Task:
+        """The task with this id; KeyError with the known ids when there is none."""
+        return _by_id(self.tasks, task_id, "task")
+
+    def with_tasks(self, task_ids: Iterable[str]) -> Rubric:
+        """The same rubric on a selection of its tasks, in the rubric's order."""
+        wanted = {self.task(task_id).id for task_id in task_ids}
+        return self.model_copy(update={"tasks": tuple(t for t in self.tasks if t.id in wanted)})
+
+
+_Item = TypeVar("_Item", Criterion, Task)
+
+
+def _by_id(items: tuple[_Item, ...], wanted: str, what: str) -> _Item:
+    for item in items:
+        if item.id == wanted:
+            return item
+    raise KeyError(f"no {what} {wanted!r}; there are {', '.join(repr(i.id) for i in items)}")

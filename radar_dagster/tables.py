@@ -1,0 +1,136 @@
+"""The tables of every audit: column names, types, nullability, shared by lake, CSV and JSON output, and checks.
+
+Column names and order are a public contract: other people's scripts read them. The partition (benchmark, generator,
+pair) is not a column: in the lake it is the folder, and DuckDB's views add it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+_TEXT, _INT, _FLOAT, _BOOL = pa.string(), pa.int64(), pa.float64(), pa.bool_()
+
+
+def _schema(columns: Mapping[str, pa.DataType], nullable: str = "") -> pa.Schema:
+    optional = set(nullable.split())
+    unknown = optional - set(columns)
+    assert not unknown, f"nullable names no column: {unknown}"
+    return pa.schema([pa.field(name, kind, nullable=name in optional) for name, kind in columns.items()])
+
+
+#: One row per criterion and per task, in the rubric's order; `content` is the whole item as JSON.
+RUBRIC = _schema(
+    {
+        "item": _TEXT, "position": _INT, "id": _TEXT, "label": _TEXT, "text": _TEXT, "kind": _TEXT,
+        "weight": _FLOAT, "content": _TEXT, "content_hash": _TEXT,
+    },
+    nullable="label kind weight",
+)  # fmt: skip
+
+_CALL: dict[str, pa.DataType] = {
+    "detail": _TEXT, "model": _TEXT, "rule_based": _BOOL, "parameters": _TEXT, "call_key": _TEXT,
+    "input_tokens": _INT, "output_tokens": _INT,
+}  # fmt: skip
+
+#: One row per probe, failures included.
+PROBES = _schema(
+    {
+        "probe": _TEXT, "task": _TEXT, "target": _TEXT, "direction": _TEXT, "sample": _INT,
+        "state": _TEXT, "text": _TEXT, **_CALL,
+    },
+    nullable="text detail input_tokens output_tokens",
+)  # fmt: skip
+
+#: One row per probe × criterion, failures included; `p` is the score mapped onto [0, 1].
+SCORES = _schema(
+    {
+        "probe": _TEXT, "task": _TEXT, "target": _TEXT, "direction": _TEXT, "sample": _INT, "criterion": _TEXT,
+        "state": _TEXT, "score": _INT, "p": _FLOAT, "reasoning": _TEXT, "rationale": _TEXT, **_CALL,
+    },
+    nullable="score p reasoning rationale detail call_key input_tokens output_tokens",
+)  # fmt: skip
+
+SELF_EFFECTS = _schema(
+    {
+        "criterion": _TEXT, "self_effect": _FLOAT, "ci_low": _FLOAT, "ci_high": _FLOAT, "gate_pass_rate": _FLOAT,
+        "reliable": _BOOL, "reason": _TEXT, "tasks_used": _INT,
+    },
+    nullable="self_effect ci_low ci_high gate_pass_rate reason",
+)  # fmt: skip
+
+LEAKAGE = _schema(
+    {
+        "source": _TEXT, "target": _TEXT, "leakage": _FLOAT, "sigma": _FLOAT, "pooled": _FLOAT, "ci_low": _FLOAT,
+        "ci_high": _FLOAT, "gen_coupling": _FLOAT, "reliable": _BOOL, "tasks_used": _INT,
+    },
+    nullable="leakage sigma pooled ci_low ci_high gen_coupling",
+)  # fmt: skip
+
+CRITERION_PAIRS = _schema(
+    {
+        "criterion_a": _TEXT, "criterion_b": _TEXT, "leakage_ab": _FLOAT, "leakage_ba": _FLOAT,
+        "sym": _FLOAT, "sym_low": _FLOAT, "sym_high": _FLOAT, "asym": _FLOAT, "asym_low": _FLOAT, "asym_high": _FLOAT,
+        "reading": _TEXT, "upstream": _TEXT, "uncertain": _BOOL, "task_sensitive": _BOOL,
+    },
+    nullable="leakage_ab leakage_ba sym sym_low sym_high asym asym_low asym_high upstream",
+)  # fmt: skip
+
+COUPLING_SUMMARY = _schema(
+    {"metric": _TEXT, "value": _FLOAT, "ci_low": _FLOAT, "ci_high": _FLOAT, "detail": _TEXT},
+    nullable="value ci_low ci_high",
+)
+
+#: What each slice (task) contributes: one row per task × source × target, the self-effect on the diagonal.
+TASK_SLICES = _schema(
+    {
+        "task": _TEXT, "source": _TEXT, "target": _TEXT, "mean_plus": _FLOAT, "mean_minus": _FLOAT,
+        "n_plus": _INT, "n_minus": _INT, "gen_coupling": _FLOAT, "self_effect": _FLOAT, "leakage": _FLOAT,
+        "passed_gate": _BOOL,
+    },
+    nullable="mean_plus mean_minus gen_coupling self_effect leakage",
+)  # fmt: skip
+
+#: What one unit of intervention on a criterion does to the weighted aggregate.
+AGGREGATION_SENSITIVITY = _schema(
+    {"criterion": _TEXT, "weight": _FLOAT, "own_effect": _FLOAT, "aggregate_effect": _FLOAT, "amplification": _FLOAT},
+    nullable="own_effect aggregate_effect amplification",
+)
+
+#: For pairs whose reading is uncertain: what would settle them. `probes_needed` is null beyond a sensible budget.
+SETTLING = _schema(
+    {
+        "criterion_a": _TEXT, "criterion_b": _TEXT, "quantity": _TEXT, "value": _FLOAT, "low": _FLOAT, "high": _FLOAT,
+        "threshold": _FLOAT, "other_reading": _TEXT, "probes_now": _INT, "probes_needed": _INT,
+    },
+    nullable="value low high probes_needed",
+)  # fmt: skip
+
+#: One row: the policy's answer. `reasons` is a JSON list of sentences.
+VERDICT = _schema({"verdict": _TEXT, "exit_code": _INT, "reasons": _TEXT})
+
+#: One row: where the report was written, relative to the store.
+AUDIT_REPORT = _schema({"path": _TEXT, "bytes": _INT, "sha256": _TEXT})
+
+#: Tables by asset name. The order is the order of the pipeline.
+SCHEMAS: Mapping[str, pa.Schema] = {
+    "rubric": RUBRIC,
+    "probes": PROBES,
+    "scores": SCORES,
+    "self_effects": SELF_EFFECTS,
+    "leakage": LEAKAGE,
+    "criterion_pairs": CRITERION_PAIRS,
+    "coupling_summary": COUPLING_SUMMARY,
+    "task_slices": TASK_SLICES,
+    "aggregation_sensitivity": AGGREGATION_SENSITIVITY,
+    "settling": SETTLING,
+    "verdict": VERDICT,
+    "audit_report": AUDIT_REPORT,
+}
+
+#: What Stage 3 (the coupling statistics) makes of scores.
+COUPLING_TABLES = (
+    "self_effects", "leakage", "criterion_pairs", "coupling_summary", "task_slices", "aggregation_sensitivity",
+    "settling", "verdict",
+)  # fmt: skip
