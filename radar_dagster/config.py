@@ -174,7 +174,7 @@ def load_workspace(path: Path) -> Workspace:
 
 
 def find_workspace_file(start: Path) -> Path | None:
-    """The nearest radar.yaml, or implicit `.radar/radar.yaml`, in `start` or a folder above it; None if there is none."""
+    """The nearest radar.yaml (or `.radar/radar.yaml`) in `start` or a folder above it; None if there is none."""
     for folder in (start, *start.parents):
         for candidate in (folder / CONFIG_NAME, folder / IMPLICIT_FOLDER / CONFIG_NAME):
             if candidate.is_file():
