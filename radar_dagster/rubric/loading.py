@@ -10,14 +10,15 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ValidationError
-from yaml.nodes import MappingNode, Node, SequenceNode
 
 from radar_dagster.errors import BadInputError
-from radar_dagster.rubric.model import Rubric
+from radar_dagster.rubric.model import Rubric, Scale
+from radar_dagster.rubric.strict_yaml import StrictYamlError, YamlMapping, line_of, parse_yaml
 
-MAX_BYTES = 20_000_000
+#: PyYAML reads a fifth of a megabyte a second in the worst case.
+MAX_BYTES = 5_000_000
+_FAULTS_SHOWN = 20
 
 
 def shipped_benchmarks() -> tuple[str, ...]:
@@ -40,27 +41,35 @@ def load_rubric(path: Path) -> Rubric:
     document is the default of every criterion that has none of its own.
     """
     document = load_yaml_mapping(path)
-    default_scale = document.pop("scale", None)
-    if default_scale is not None:
-        for criterion in document.get("criteria") or []:
-            if isinstance(criterion, dict):
-                criterion.setdefault("scale", default_scale)
+    if "scale" in document:
+        _spread_scale(document, path)
     document.setdefault("name", _slug(path.stem))
     return validate_document(Rubric, document, path)
 
 
-def load_yaml_mapping(path: Path) -> dict[str, Any]:
-    """A YAML file whose top level is a mapping with no key given twice; anything else is a BadInputError."""
+class _SharedScale(BaseModel):
+    scale: Scale
+
+
+def _spread_scale(document: YamlMapping, path: Path) -> None:
+    """Give the document's `scale` to the criteria that have none, once it is known to be one."""
+    shared = YamlMapping({"scale": document.pop("scale")}, document.root)
+    validate_document(_SharedScale, shared, path)
+    criteria = document.get("criteria")
+    for criterion in criteria if isinstance(criteria, list) else ():
+        if isinstance(criterion, dict):
+            criterion.setdefault("scale", shared["scale"])
+
+
+def load_yaml_mapping(path: Path) -> YamlMapping:
+    """A YAML file whose top level is a mapping; all else, and whatever `parse_yaml` refuses, is a BadInputError."""
     text = _read_text(path)
     try:
-        value = yaml.load(text, Loader=_StrictLoader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-        raise BadInputError(f"{path}{where}: not valid YAML: {error.problem or error.context}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise BadInputError(f"{path}: not valid YAML: {str(error).splitlines()[0]}") from None
-    if not isinstance(value, dict):
+        value = parse_yaml(text)
+    except StrictYamlError as fault:
+        where = "".join(f":{number}" for number in (fault.line, fault.column) if number)
+        raise BadInputError(f"{path}{where}: not valid YAML: {fault.problem}") from None
+    if not isinstance(value, YamlMapping):
         raise BadInputError(f"{path}: expected a mapping of keys to values at the top, found {_describe(value)}")
     return value
 
@@ -69,89 +78,92 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def validate_document(model: type[_Model], document: dict[str, Any], path: Path) -> _Model:
-    """Validate a document read from `path`; every fault becomes one line `file:line: place: expectation`."""
+    """Validate a document read from `path`; every fault becomes one line `file:line: place: expectation`.
+
+    A document that is no `YamlMapping` has no lines, so its faults name the file and the place only.
+    """
     try:
         return model.model_validate(document)
     except ValidationError as error:
         faults = _leaves(error.errors(include_url=False))
-        lines = _line_numbers(path, [fault["loc"] for fault in faults])
-        messages = [
-            f"{path}{f':{line}' if line else ''}: {_place(fault['loc'])}: {_expectation(fault)}"
-            for fault, line in zip(faults, lines, strict=True)
-        ]
+        messages = [_message(path, document, fault) for fault in faults[:_FAULTS_SHOWN]]
+        if len(faults) > _FAULTS_SHOWN:
+            messages.append(f"{path}: … and {len(faults) - _FAULTS_SHOWN:,} more")
         raise BadInputError("\n".join(messages)) from None
 
 
 def _leaves(faults: Sequence[Any]) -> list[Any]:
     """Drop what only follows from a fault deeper down ("at least 2 criteria", because one of them is invalid)."""
-    places = [fault["loc"] for fault in faults]
-    return [f for f in faults if not any(p != f["loc"] and p[: len(f["loc"])] == f["loc"] for p in places)]
+    above = {fault["loc"][:depth] for fault in faults for depth in range(len(fault["loc"]))}
+    return [fault for fault in faults if fault["loc"] not in above]
+
+
+def _message(path: Path, document: dict[str, Any], fault: Any) -> str:
+    line = f":{line_of(document.root, fault['loc'])}" if isinstance(document, YamlMapping) else ""
+    return f"{path}{line}: {_place(fault, document)}: {_expectation(fault)}"
 
 
 def _read_text(path: Path) -> str:
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise BadInputError(f"{path}: larger than {MAX_BYTES // 1_000_000} MB, which no rubric or configuration is")
-        return path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as file:
+            # Not by the size that the file system tells: pipes and devices have none.
+            data = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise BadInputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if len(data) > MAX_BYTES:
+        raise BadInputError(f"{path}: larger than {MAX_BYTES // 1_000_000} MB, which no rubric or configuration is")
+    try:
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise BadInputError(f"{path}: not UTF-8 text (byte {error.start})") from None
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot be read: {error.strerror}") from None
+        line = data.count(b"\n", 0, error.start) + 1
+        raise BadInputError(f"{path}:{line}: not UTF-8 text (byte {error.start}); save the file as UTF-8") from None
 
 
-class _StrictLoader(yaml.SafeLoader):
-    """SafeLoader that refuses a key given twice, where YAML silently keeps the last."""
-
-    def construct_mapping(self, node: MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if isinstance(key, (list, dict)):
-                raise yaml.constructor.ConstructorError(None, None, "a key must be a plain value", key_node.start_mark)
-            if key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} given twice", key_node.start_mark)
-            seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
-def _line_numbers(path: Path, places: Sequence[tuple[int | str, ...]]) -> list[int | None]:
-    root = yaml.compose(_read_text(path), Loader=yaml.SafeLoader)
-    return [_line_of(root, place) for place in places]
-
-
-def _line_of(node: Node | None, place: tuple[int | str, ...]) -> int | None:
-    line = node.start_mark.line + 1 if node is not None else None
-    for step in place:
-        if isinstance(node, MappingNode):
-            found = [(k, v) for k, v in node.value if k.value == str(step)]
-            if not found:
-                return line
-            key, node = found[0]
-            line = key.start_mark.line + 1
-        elif isinstance(node, SequenceNode) and isinstance(step, int) and step < len(node.value):
-            node = node.value[step]
-            line = node.start_mark.line + 1
-        else:
-            return line
-    return line
-
-
-def _place(loc: tuple[int | str, ...]) -> str:
-    """`('criteria', 2, 'scale', 'min')` as `criteria[3].scale.min`: people count from one."""
-    out = ""
-    for step in loc:
-        out += f"[{step + 1}]" if isinstance(step, int) else f".{step}" if out else step
+def _place(fault: Any, document: Any) -> str:
+    """The place of a fault: `('criteria', 2, 'scale', 'min')` as `criteria[3].scale.min`: people count from one."""
+    out, value = "", document
+    for step in fault["loc"]:
+        if isinstance(value, dict) and (step in value or fault["type"] == "missing"):
+            # A key is anything that the file says, terminal escapes and line breaks included.
+            key = str(step) if str(step).isprintable() else repr(step)
+            out += f".{key:.60}" if out else f"{key:.60}"
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int):
+            out += f"[{step + 1}]"
+            value = value[step] if step < len(value) else None
+        # Any other step is pydantic's own, such as the branch of a union, and nothing that stands in the file.
     return out or "document"
 
 
+#: pydantic speaks of Python's types; who writes YAML knows lists, mappings and text.
+_WORDS = {
+    "extra_forbidden": "unknown key",
+    "missing": "required, but missing",
+    "tuple_type": "expected a list",
+    "list_type": "expected a list",
+    "dict_type": "expected a mapping of keys to values",
+    "model_type": "expected a mapping of keys to values",
+    "string_type": "expected text (put it in quotes if YAML takes it for something else)",
+    "string_too_short": "expected text, not nothing",
+    "int_type": "expected a whole number",
+    "int_parsing": "expected a whole number",
+    "float_type": "expected a number",
+    "invalid_key": "expected a key of text",
+}
+
+
 def _expectation(fault: Any) -> str:
-    if fault["type"] == "extra_forbidden":
-        return "unknown key"
-    if fault["type"] == "missing":
-        return "required, but missing"
-    message = str(fault["msg"]).removeprefix("Value error, ")
-    shown = fault["input"]
-    return message if isinstance(shown, (dict, list, tuple)) or "but" in message else f"{message}, found {shown!r:.80}"
+    kind, shown = fault["type"], fault["input"]
+    if kind == "too_short":
+        return f"expected at least {fault['ctx']['min_length']}, found {fault['ctx']['actual_length']}"
+    if kind == "string_type" and shown is None:
+        return "expected text, found nothing"
+    message = _WORDS.get(kind) or str(fault["msg"]).removeprefix("Value error, ")
+    if kind in {"missing", "extra_forbidden"} or isinstance(shown, (dict, list, tuple)):
+        return message
+    if ", but " in message or (isinstance(shown, str) and repr(shown) in message):  # says already what was found
+        return message
+    return f"{message}, found {_describe(None) if shown is None else f'{shown!r:.80}'}"
 
 
 def _describe(value: object) -> str:

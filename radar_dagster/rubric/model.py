@@ -7,29 +7,54 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import unicodedata
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictFloat,
+    StrictInt,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
 
 #: Slugs become folder names and Dagster partition keys, where `|`, `,`, `[`, `]` and `~` have a meaning of their own.
-SLUG = r"^[a-z0-9][a-z0-9._-]*$"
+SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
+
+#: Joiners that several scripts need inside words; every other format character only hides something.
+_JOINERS = "\u200c\u200d"
 
 
 def _printable(value: str) -> str:
-    """Refuse ids and labels that could not be shown in a table cell, a URL fragment or a terminal line."""
-    bad = sorted({f"U+{ord(c):04X}" for c in value if unicodedata.category(c) in {"Cc", "Cs", "Zl", "Zp"}})
+    """One printable line in Unicode's composed form, so that two ids that look the same are the same.
+
+    Ids and labels are shown in table cells, URL fragments and terminal lines.
+    """
+    bad = {c for c in value if unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"} and c not in _JOINERS}
     if bad:
-        raise ValueError(f"must be one printable line, but contains {', '.join(bad)}")
+        raise ValueError(
+            f"must be one printable line, but contains {', '.join(f'U+{ord(c):04X}' for c in sorted(bad))}"
+        )
+    return unicodedata.normalize("NFC", value)
+
+
+def _slug(value: str) -> str:
+    if not SLUG.fullmatch(value):
+        raise ValueError("expected 1 to 64 of a-z, 0-9, '.', '_' and '-', with a letter or digit first")
     return value
 
 
 Name = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), AfterValidator(_printable)
 ]
-Slug = Annotated[str, StringConstraints(pattern=SLUG, max_length=64)]
+Slug = Annotated[str, AfterValidator(_slug)]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
@@ -53,8 +78,8 @@ class _Frozen(BaseModel):
 class Scale(_Frozen):
     """Integer levels `min..max`, both included."""
 
-    min: int = 0
-    max: int = 4
+    min: StrictInt = 0
+    max: StrictInt = 4
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -83,7 +108,18 @@ class Criterion(_Frozen):
     kind: Kind = Kind.EVALUATIVE
     scale: Scale = Scale()
     anchors: dict[int, Text] = Field(default_factory=dict)
-    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    weight: StrictFloat = Field(default=1.0, gt=0, allow_inf_nan=False)
+
+    @field_validator("anchors", mode="before")
+    @classmethod
+    def _each_level_once(cls, value: Any) -> Any:
+        """JSON has text keys, so `"1"` counts as 1; but then a level could be there twice and one be lost."""
+        if isinstance(value, dict):
+            levels = [str(key) for key in value]
+            twice = sorted({level for level in levels if levels.count(level) > 1})
+            if twice:
+                raise ValueError(f"each level once, but {twice[0]} is there twice")
+        return value
 
     @model_validator(mode="after")
     def _anchors_on_scale(self) -> Self:
@@ -116,6 +152,9 @@ class Task(_Frozen):
         return content_hash(self.model_dump(mode="json"))
 
 
+_Item = TypeVar("_Item", Criterion, Task)
+
+
 class Rubric(_Frozen):
     """A named set of criteria with the tasks on which they are audited."""
 
@@ -125,13 +164,17 @@ class Rubric(_Frozen):
     criteria: tuple[Criterion, ...] = Field(min_length=2)
     tasks: tuple[Task, ...] = Field(min_length=1)
 
-    @model_validator(mode="after")
-    def _unique_ids(self) -> Self:
-        for what, ids in (("criterion", [c.id for c in self.criteria]), ("task", [t.id for t in self.tasks])):
-            twice = sorted({i for i in ids if ids.count(i) > 1})
-            if twice:
-                raise ValueError(f"{what} ids must be unique, but {', '.join(map(repr, twice))} is used more than once")
-        return self
+    @field_validator("criteria", "tasks")
+    @classmethod
+    def _unique_ids(cls, items: tuple[_Item, ...]) -> tuple[_Item, ...]:
+        places: dict[str, list[int]] = {}
+        for number, item in enumerate(items, start=1):
+            places.setdefault(item.id, []).append(number)
+        for item_id, numbers in places.items():
+            if len(numbers) > 1:
+                shown = ", ".join(map(str, numbers))
+                raise ValueError(f"ids must be unique, but {item_id!r} is the id of numbers {shown}")
+        return items
 
     @property
     def content_hash(self) -> str:
@@ -151,9 +194,6 @@ class Rubric(_Frozen):
         """The same rubric on a selection of its tasks, in the rubric's order."""
         wanted = {self.task(task_id).id for task_id in task_ids}
         return self.model_copy(update={"tasks": tuple(t for t in self.tasks if t.id in wanted)})
-
-
-_Item = TypeVar("_Item", Criterion, Task)
 
 
 def _by_id(items: tuple[_Item, ...], wanted: str, what: str) -> _Item:
