@@ -58,6 +58,12 @@ class ScheduleSection(_Section):
     production_pairs: tuple[str, ...] = ()
 
 
+class SensorSection(_Section):
+    """What sensors may request; they are off until they are switched on in the Dagster UI."""
+
+    max_probe_calls: int = Field(default=2000, ge=0, description="generation calls a benchmark for a changed rubric")
+
+
 class Workspace(_Section):
     """radar.yaml. `root` is the folder it lies in: relative paths in it start there."""
 
@@ -71,6 +77,7 @@ class Workspace(_Section):
     allow_self_pairs: bool = False
     audit: AuditSection = AuditSection()
     schedule: ScheduleSection = ScheduleSection()
+    sensors: SensorSection = SensorSection()
 
     @field_validator("benchmarks", mode="before")
     @classmethod

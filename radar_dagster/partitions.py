@@ -59,7 +59,7 @@ def build_partitions(workspace: Workspace) -> Partitions:
         pair_to_generator=dg.MultiPartitionMapping(
             {
                 BENCHMARK: dg.DimensionPartitionMapping(BENCHMARK, dg.IdentityPartitionMapping()),
-                PAIR: dg.DimensionPartitionMapping(GENERATOR, _generators_of_pairs(pairs)),
+                GENERATOR: dg.DimensionPartitionMapping(PAIR, _generators_of_pairs(pairs)),
             }
         ),
     )

@@ -134,3 +134,6 @@ COUPLING_TABLES = (
     "self_effects", "leakage", "criterion_pairs", "coupling_summary", "task_slices", "aggregation_sensitivity",
     "settling", "verdict",
 )  # fmt: skip
+
+#: Tables that may have no row; an empty write of any other is refused.
+MAY_BE_EMPTY = frozenset({"settling"})

@@ -7,15 +7,17 @@ concerns all calls (the ledger, concurrency, money) belongs behind this door.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from radar_dagster.errors import BadInputError
 from radar_dagster.models.naming import ModelSpec
 from radar_dagster.models.providers import RULE_BASED, ChecksRubric, Generator, Model, Verifier, connect
 from radar_dagster.models.replies import Generation, Judgement
-from radar_dagster.models.requests import GenerationRequest, JudgementRequest, request_key
+from radar_dagster.models.requests import GenerationRequest, JudgementRequest, Request, request_key
 from radar_dagster.rubric.model import Rubric
 
 _Reply = TypeVar("_Reply", Generation, Judgement)
@@ -26,9 +28,9 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[_Reply]):
-    """A finished call: the key of its request, the model that answered, and the reply."""
+    """A finished call: the key of its request (None if no call was made), the model that answered, and the reply."""
 
-    key: str
+    key: str | None
     spec: ModelSpec
     reply: _Reply
 
@@ -52,10 +54,15 @@ def is_rule_based(spec: ModelSpec) -> bool:
 
 
 class Door:
-    """Calls models by their alias. `models` maps the aliases of radar.yaml to what they stand for."""
+    """Calls models by their alias. `models` maps the aliases of radar.yaml to what they stand for.
 
-    def __init__(self, models: Mapping[str, ModelSpec]) -> None:
+    `plugins` is the folder in which `python/module:object` models are looked for beside the installed packages.
+    """
+
+    def __init__(self, models: Mapping[str, ModelSpec], plugins: Path | None = None) -> None:
         self._specs = dict(models)
+        if plugins is not None and str(plugins) not in sys.path:
+            sys.path.append(str(plugins))  # last: a user's file never hides an installed module
         self._connected: dict[str, Model] = {}
 
     def spec(self, alias: str) -> ModelSpec:
@@ -63,6 +70,10 @@ class Door:
         if alias not in self._specs:
             raise BadInputError(f"no model {alias!r}; models has {', '.join(self._specs)}")
         return self._specs[alias]
+
+    def key(self, alias: str, request: Request) -> str:
+        """The key under which this model's answer to the request is remembered."""
+        return request_key(self.spec(alias), request)
 
     def check(self, alias: str, role: type[Generator] | type[Verifier], rubric: Rubric) -> None:
         """Raise BadInputError if the model can't play the role or can't serve the rubric; makes no call."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import Any
 
+import pandas as pd
+
 from radar_dagster.rubric.model import Criterion, Rubric, Task
+from radar_dagster.tables import RUBRIC
 
 
-def rubric_rows(rubric: Rubric) -> list[dict[str, Any]]:
+def rubric_frame(rubric: Rubric) -> pd.DataFrame:
     """One row per criterion, then one per task; see `tables.RUBRIC`."""
     criteria = [
         {
@@ -24,16 +26,16 @@ def rubric_rows(rubric: Rubric) -> list[dict[str, Any]]:
         {**_item("task", position, task), "label": None, "text": task.prompt, "kind": None, "weight": None}
         for position, task in enumerate(rubric.tasks)
     ]
-    return criteria + tasks
+    return pd.DataFrame(criteria + tasks, columns=RUBRIC.names)
 
 
-def rubric_from_rows(name: str, rows: Iterable[Mapping[str, Any]]) -> Rubric:
-    """Undo `rubric_rows`; ValueError when the rows are no rubric."""
-    ordered = sorted(rows, key=lambda row: int(row["position"]))
+def rubric_from_frame(name: str, frame: pd.DataFrame) -> Rubric:
+    """Undo `rubric_frame`, whatever the order of the rows; ValueError when they are no rubric."""
+    content = frame.sort_values("position").groupby("item")["content"].agg(list)
     return Rubric(
         name=name,
-        criteria=tuple(Criterion.model_validate_json(r["content"]) for r in ordered if r["item"] == "criterion"),
-        tasks=tuple(Task.model_validate_json(r["content"]) for r in ordered if r["item"] == "task"),
+        criteria=tuple(Criterion.model_validate_json(item) for item in content.get("criterion", [])),
+        tasks=tuple(Task.model_validate_json(item) for item in content.get("task", [])),
     )
 
 

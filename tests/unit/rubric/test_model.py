@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from radar_dagster.rubric.model import Criterion, Kind, Rubric, Scale, Task, content_hash
-from radar_dagster.rubric.rows import rubric_from_rows, rubric_rows
+from radar_dagster.rubric.rows import rubric_frame, rubric_from_frame
 
 
 def criterion(**changes: Any) -> Criterion:
@@ -283,6 +283,6 @@ def test_a_rubric_survives_json_with_its_hash(made: Rubric) -> None:
 @settings(deadline=None)
 @given(rubrics())
 def test_a_rubric_survives_the_rows_of_the_lake_with_its_hash(made: Rubric) -> None:
-    again = rubric_from_rows(made.name, reversed(rubric_rows(made)))
+    again = rubric_from_frame(made.name, rubric_frame(made).iloc[::-1])
     assert again == made
     assert again.content_hash == made.content_hash

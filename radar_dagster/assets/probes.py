@@ -1,0 +1,52 @@
+"""Stage 1: probes, the responses that a generator makes by intervening on one criterion."""
+
+from typing import Any
+
+import dagster as dg
+import pandas as pd
+
+from radar_dagster.assets.common import (
+    IO_MANAGER,
+    OWNERS,
+    code_version,
+    from_benchmark,
+    state_metadata,
+    table_columns,
+    table_version,
+)
+from radar_dagster.config import Workspace
+from radar_dagster.models.stages import make_probes
+from radar_dagster.partitions import BENCHMARK, GENERATOR, Partitions, dimensions
+from radar_dagster.resources.models import ModelsResource, log_progress
+from radar_dagster.rubric.rows import rubric_from_frame
+
+
+def probe_assets(workspace: Workspace, partitions: Partitions) -> list[dg.AssetsDefinition]:
+    """`probes`."""
+
+    @dg.asset(
+        name="probes",
+        partitions_def=partitions.generator,
+        ins={"rubric": from_benchmark()},
+        io_manager_key=IO_MANAGER,
+        group_name="probes",
+        kinds={"llm", "parquet"},
+        owners=OWNERS,
+        pool="generation",
+        code_version=code_version(1, workspace.audit.probes),
+        metadata=table_columns("probes"),
+        description="N responses per (task, criterion, direction), written to satisfy (+) or to fail (−) that one "
+        "criterion. One row per probe; a failed generation is a row with its state. RADAR, stage 1.",
+    )
+    def probes(
+        context: dg.AssetExecutionContext, rubric: pd.DataFrame, models: ModelsResource
+    ) -> dg.Output[pd.DataFrame]:
+        dims = dimensions(context.partition_key, partitions.generator)
+        loaded = rubric_from_frame(dims[BENCHMARK], rubric)
+        progress = log_progress(context.log, "probes")
+        frame = make_probes(loaded, models.door, dims[GENERATOR], workspace.audit.probes, progress)
+        metadata: dict[str, Any] = {"model": models.door.spec(dims[GENERATOR]).model, "probes": len(frame)}
+        metadata |= state_metadata(frame.rename(columns={"target": "criterion"}))
+        return dg.Output(frame, metadata=metadata, data_version=table_version(frame, ["call_key", "state", "text"]))
+
+    return [probes]

@@ -1,0 +1,50 @@
+"""Stage 2: scores, the verdict of a verifier on every criterion of every probe."""
+
+import dagster as dg
+import pandas as pd
+
+from radar_dagster.assets.common import (
+    IO_MANAGER,
+    OWNERS,
+    code_version,
+    from_benchmark,
+    from_probes,
+    state_metadata,
+    table_columns,
+    table_version,
+)
+from radar_dagster.models.stages import judge_probes
+from radar_dagster.partitions import BENCHMARK, PAIR, Partitions, dimensions, parse_pair
+from radar_dagster.resources.models import ModelsResource, log_progress
+from radar_dagster.rubric.rows import rubric_from_frame
+
+
+def score_assets(partitions: Partitions) -> list[dg.AssetsDefinition]:
+    """`scores`."""
+
+    @dg.asset(
+        name="scores",
+        partitions_def=partitions.pair,
+        ins={"rubric": from_benchmark(), "probes": from_probes(partitions)},
+        io_manager_key=IO_MANAGER,
+        group_name="scores",
+        kinds={"llm", "parquet"},
+        owners=OWNERS,
+        pool="judgement",
+        code_version=code_version(1),
+        metadata=table_columns("scores"),
+        description="The verifier's level for each probe on each criterion, one fresh call apiece that says nothing of "
+        "the probe's target, direction or generator; p = (score − min) / (max − min). One row per probe × criterion; a "
+        "lost score is a row with its state. RADAR, stage 2.",
+    )
+    def scores(
+        context: dg.AssetExecutionContext, rubric: pd.DataFrame, probes: pd.DataFrame, models: ModelsResource
+    ) -> dg.Output[pd.DataFrame]:
+        dims = dimensions(context.partition_key, partitions.pair)
+        verifier = parse_pair(dims[PAIR]).verifier
+        loaded = rubric_from_frame(dims[BENCHMARK], rubric)
+        frame = judge_probes(loaded, probes, models.door, verifier, log_progress(context.log, "scores"))
+        metadata = {"model": models.door.spec(verifier).model, "scores": len(frame), **state_metadata(frame)}
+        return dg.Output(frame, metadata=metadata, data_version=table_version(frame, ["call_key", "state", "score"]))
+
+    return [scores]

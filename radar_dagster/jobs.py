@@ -1,0 +1,63 @@
+"""Jobs: which assets and checks run together. https://docs.dagster.io/guides/build/jobs
+
+Assets with different partitions can't share a job, so an audit is three runs: the rubric of a benchmark, the probes of
+a generator, and everything of a pair from the scores on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from radar_dagster.partitions import Partitions
+from radar_dagster.tables import COUPLING_TABLES
+
+if TYPE_CHECKING:  # what `define_asset_job` returns has no public name
+    from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+
+LOAD_RUBRICS, GENERATE_PROBES, JUDGE, ANALYSE, FULL_AUDIT = (
+    "load_rubrics", "generate_probes", "judge", "analyse", "full_audit",
+)  # fmt: skip
+
+#: What the command line runs: the same assets with the gates, before the slower expectations (`jobs.CHECK_*`).
+AUDIT_PROBES, AUDIT_PAIR, ANALYSE_UNGATED = "audit_probes", "audit_pair", "analyse_ungated"
+CHECK_PROBES, CHECK_SCORES = "check_probes", "check_scores"
+
+_ANALYSIS = dg.AssetSelection.assets(*COUPLING_TABLES, "audit_report")
+_EXPECTATIONS = {
+    "probes": dg.AssetSelection.checks(dg.AssetCheckKey(dg.AssetKey("probes"), "probes_expectations")),
+    "scores": dg.AssetSelection.checks(dg.AssetCheckKey(dg.AssetKey("scores"), "scores_expectations")),
+}
+
+
+def build_jobs(partitions: Partitions) -> list[UnresolvedAssetJobDefinition]:
+    """Every job of the project."""
+    probes, scores = dg.AssetSelection.assets("probes"), dg.AssetSelection.assets("scores")
+    by_benchmark, by_generator, by_pair = partitions.benchmark, partitions.generator, partitions.pair
+    jobs = [
+        (LOAD_RUBRICS, dg.AssetSelection.assets("rubric"), by_benchmark, "Read and validate a benchmark's rubric."),
+        (GENERATE_PROBES, probes, by_generator, "Stage 1: a generator's probes for a benchmark. Costs model calls."),
+        (JUDGE, scores, by_pair, "Stage 2: a verifier's scores of a generator's probes. Costs model calls."),
+        (ANALYSE, _ANALYSIS, by_pair, "Stage 3 and the report, from scores that exist. Free."),
+        (FULL_AUDIT, scores | _ANALYSIS, by_pair, "Stages 2 and 3 and the report, every check between them."),
+        (
+            AUDIT_PROBES,
+            probes - _EXPECTATIONS["probes"],
+            by_generator,
+            "As generate_probes, expectations left to later.",
+        ),
+        (
+            AUDIT_PAIR,
+            (scores | _ANALYSIS) - _EXPECTATIONS["scores"],
+            by_pair,
+            "As full_audit, expectations left to later.",
+        ),
+        (ANALYSE_UNGATED, _ANALYSIS.without_checks(), by_pair, "Stage 3 and the report of a cell that a gate stopped."),
+        (CHECK_PROBES, _EXPECTATIONS["probes"], by_generator, "The expectation suite of probes that exist."),
+        (CHECK_SCORES, _EXPECTATIONS["scores"], by_pair, "The expectation suite of scores that exist."),
+    ]
+    return [
+        dg.define_asset_job(name, selection=selection, partitions_def=definition, description=description)
+        for name, selection, definition, description in jobs
+    ]

@@ -1,0 +1,106 @@
+"""Intervene and judge: from a rubric to probes, from probes to scores. Every audit's data comes from these two stages.
+
+Here: which requests a stage makes and how replies become rows. Not here: how a request is answered (`door.py`), what is
+computed from the rows (`stats/`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pandas as pd
+
+from radar_dagster.models.door import Call, Door, Progress
+from radar_dagster.models.providers import Generator, Verifier
+from radar_dagster.models.replies import Judgement, State
+from radar_dagster.models.requests import DIRECTIONS, GenerationRequest, JudgementRequest
+from radar_dagster.rubric.model import Rubric
+from radar_dagster.tables import PROBES, SCORES
+
+
+def probe_requests(rubric: Rubric, probes: int) -> list[GenerationRequest]:
+    """T·n·2·N requests: task by task, criterion by criterion, + before −, samples from 1."""
+    return [
+        GenerationRequest(task=task, criterion=criterion, direction=direction, sample=sample)
+        for task in rubric.tasks
+        for criterion in rubric.criteria
+        for direction in DIRECTIONS
+        for sample in range(1, probes + 1)
+    ]
+
+
+def probe_id(request: GenerationRequest) -> str:
+    """A readable id, unique within a cell: a task id holds no slash, so the first two cut it apart again."""
+    return f"{request.task.id}/{request.direction}{request.sample}/{request.criterion.id}"
+
+
+def make_probes(
+    rubric: Rubric, door: Door, generator: str, probes: int, progress: Progress | None = None
+) -> pd.DataFrame:
+    """Stage 1: one row per probe, failures included; see `tables.PROBES`."""
+    requests = probe_requests(rubric, probes)
+    calls = door.generate(generator, requests, progress)
+    rows = [
+        {
+            "probe": probe_id(request),
+            "task": request.task.id,
+            "target": request.criterion.id,
+            "direction": request.direction,
+            "sample": request.sample,
+            "text": call.reply.text,
+            **call.record(),
+        }
+        for request, call in zip(requests, calls, strict=True)
+    ]
+    return pd.DataFrame(rows, columns=PROBES.names)
+
+
+def judge_probes(
+    rubric: Rubric, probes: pd.DataFrame, door: Door, verifier: str, progress: Progress | None = None
+) -> pd.DataFrame:
+    """Stage 2: one row per probe × criterion, failures included; see `tables.SCORES`.
+
+    A probe whose generation failed is not judged: its rows have the state `no_probe`.
+    """
+    judged = probes[probes["state"] == State.OK].to_dict("records")
+    requests = [
+        JudgementRequest(task=rubric.task(probe["task"]), criterion=criterion, response=probe["text"])
+        for probe in judged
+        for criterion in rubric.criteria
+    ]
+    calls = iter(door.judge(verifier, requests, progress))
+    spec = door.spec(verifier)
+    rows = []
+    for probe in probes.to_dict("records"):
+        for criterion in rubric.criteria:
+            if probe["state"] == State.OK:
+                call = next(calls)
+            else:
+                reason = f"the probe's generation ended as {probe['state']}"
+                call = Call(None, spec, Judgement.failed(State.NO_PROBE, reason))
+            rows.append(_score_row(probe, criterion.id, criterion.scale.proportion, call))
+    return pd.DataFrame(rows, columns=SCORES.names)
+
+
+def _score_row(
+    probe: dict[Any, Any], criterion: str, proportion: Callable[[float], float], call: Call[Judgement]
+) -> dict[str, Any]:
+    score = call.reply.score
+    return {
+        **{name: probe[name] for name in ("probe", "task", "target", "direction", "sample")},
+        "criterion": criterion,
+        "score": score,
+        "p": None if score is None else proportion(score),
+        "reasoning": call.reply.reasoning,
+        "rationale": call.reply.rationale,
+        **call.record(),
+    }
+
+
+def check_models(rubric: Rubric, door: Door, generators: Sequence[str], verifiers: Sequence[str]) -> None:
+    """Raise BadInputError when a model can't play its role on this rubric; makes no call."""
+    for generator in generators:
+        door.check(generator, Generator, rubric)
+    for verifier in verifiers:
+        door.check(verifier, Verifier, rubric)

@@ -1,0 +1,154 @@
+"""An audit as Dagster runs in this process: which runs a cell takes, in which order, and what came of them.
+
+The command line and the tests go through here; `radar dev` shows the same runs afterwards. Nothing is computed here
+that an asset does not compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+
+from radar_dagster import jobs
+from radar_dagster.config import Workspace
+from radar_dagster.definitions import build_definitions
+from radar_dagster.errors import OperationalError
+from radar_dagster.models.door import Door
+from radar_dagster.models.replies import State
+from radar_dagster.models.stages import check_models, probe_requests
+from radar_dagster.partitions import BENCHMARK, GENERATOR, PAIR, Pair, multi_key
+from radar_dagster.resources.lake import Lake
+from radar_dagster.rubric.model import Rubric
+
+#: Told what starts now, in words.
+Listener = Callable[[str], None]
+
+_INSTANCE_YAML = """\
+# Dagster's own settings for this workspace: https://docs.dagster.io/deployment/oss/dagster-yaml
+telemetry:
+  enabled: false
+"""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What came of one pair on one benchmark: where a gate stopped the run, its descriptions."""
+
+    benchmark: str
+    pair: Pair
+    stopped_by: tuple[str, ...]
+
+    @property
+    def dims(self) -> dict[str, str]:
+        """The cell's partition in the lake."""
+        return {BENCHMARK: self.benchmark, PAIR: self.pair.key}
+
+
+def open_instance(workspace: Workspace) -> dg.DagsterInstance:
+    """The workspace's Dagster instance, made on first use."""
+    home = workspace.dagster_home
+    home.mkdir(parents=True, exist_ok=True)
+    settings = home / "dagster.yaml"
+    if not settings.exists():
+        settings.write_text(_INSTANCE_YAML, encoding="utf-8")
+    return dg.DagsterInstance.from_config(str(home))
+
+
+class Runner:
+    """Runs the jobs of one workspace on one instance, in this process."""
+
+    def __init__(self, workspace: Workspace, instance: dg.DagsterInstance, listener: Listener = lambda _: None) -> None:
+        self.workspace = workspace
+        self.lake = Lake(workspace.store_url)
+        self._instance = instance
+        self._listener = listener
+        self._definitions = build_definitions(workspace)
+
+    def audit(self, benchmark: str, pairs: Iterable[Pair], *, fresh: bool = False) -> list[Cell]:
+        """Audit a benchmark with each pair: rubric, probes of each generator, then scores to report of each pair.
+
+        Probes that were made by the same requests are used again unless `fresh`. Raises BadInputError before any call
+        if a model can't serve the rubric, and OperationalError if a run failed for another reason than a gate.
+        """
+        pairs = list(pairs)
+        rubric = self.workspace.rubric(benchmark)
+        door = Door(self.workspace.models, plugins=self.workspace.root)
+        generators = list(dict.fromkeys(pair.generator for pair in pairs))
+        check_models(rubric, door, generators, [pair.verifier for pair in pairs])
+        self._run(jobs.LOAD_RUBRICS, benchmark)
+        for generator in generators:
+            if fresh or not self._has_probes(benchmark, rubric, door, generator):
+                self._listener(f"{benchmark}: {generator} writes the probes")
+                self._run(jobs.AUDIT_PROBES, multi_key(**{BENCHMARK: benchmark, GENERATOR: generator}))
+            else:
+                self._listener(f"{benchmark}: the probes of {generator} are there and current")
+        return [self._cell(benchmark, pair) for pair in pairs]
+
+    def report(self, benchmark: str, pair: Pair) -> Cell:
+        """Compute the statistics and the report of a cell again, from the scores that exist. Gates are data here."""
+        self._run(jobs.ANALYSE_UNGATED, multi_key(**{BENCHMARK: benchmark, PAIR: pair.key}))
+        return Cell(benchmark, pair, ())
+
+    def check_data(self, cells: Sequence[Cell]) -> list[str]:
+        """Run the expectation suites on the cells' probes and scores; returns what failed, in words."""
+        faults: list[str] = []
+        for benchmark, generator in dict.fromkeys((cell.benchmark, cell.pair.generator) for cell in cells):
+            key = multi_key(**{BENCHMARK: benchmark, GENERATOR: generator})
+            faults += self._run(jobs.CHECK_PROBES, key)
+        for cell in cells:
+            faults += self._run(jobs.CHECK_SCORES, multi_key(**cell.dims))
+        return faults
+
+    def _has_probes(self, benchmark: str, rubric: Rubric, door: Door, generator: str) -> bool:
+        dims = {BENCHMARK: benchmark, GENERATOR: generator}
+        if not self.lake.exists("probes", **dims):
+            return False
+        stored = self.lake.read("probes", **dims)
+        wanted = [door.key(generator, request) for request in probe_requests(rubric, self.workspace.audit.probes)]
+        return bool((stored["state"] == State.OK).all()) and stored["call_key"].tolist() == wanted
+
+    def _cell(self, benchmark: str, pair: Pair) -> Cell:
+        self._listener(f"{benchmark}: {pair.verifier} judges the probes of {pair.generator}")
+        stopped_by = self._run(jobs.AUDIT_PAIR, multi_key(**{BENCHMARK: benchmark, PAIR: pair.key}))
+        if stopped_by:
+            # The gate is data too: the page that says why nothing can be read is made in a run of its own.
+            self.report(benchmark, pair)
+        return Cell(benchmark, pair, tuple(stopped_by))
+
+    def _run(self, job: str, partition_key: str) -> list[str]:
+        """Run a job on a partition; returns the descriptions of blocking checks that failed."""
+        result = self._definitions.resolve_job_def(job).execute_in_process(
+            # Not `partition_key=`: its definition is looked for among the job's assets, and a job of checks has none.
+            tags={"dagster/partition": partition_key},
+            instance=self._instance,
+            raise_on_error=False,
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        )
+        failed = [
+            f"{evaluation.asset_check_key.asset_key.to_user_string()}: {evaluation.description}"
+            for evaluation in result.get_asset_check_evaluations()
+            if not evaluation.passed and evaluation.blocking and evaluation.severity is dg.AssetCheckSeverity.ERROR
+        ]
+        if _interrupted(result):
+            raise KeyboardInterrupt
+        if not result.success and not failed:
+            raise OperationalError(_failure(job, partition_key, result))
+        return failed
+
+
+def _interrupted(result: dg.ExecuteInProcessResult) -> bool:
+    """Whether Ctrl-C ended the run: Dagster records it as a failed step and returns."""
+    errors = [event.step_failure_data.error for event in result.all_events if event.is_step_failure]
+    return any("DagsterExecutionInterruptedError" in error.to_string() for error in errors if error)
+
+
+def _failure(job: str, partition_key: str, result: dg.ExecuteInProcessResult) -> str:
+    events = [event for event in result.all_events if event.is_step_failure]
+    if not events:
+        return f"the run {job} of {partition_key} failed (run {result.run_id})"
+    error = events[0].step_failure_data.error
+    cause = (error.cause or error) if error else None
+    said = cause.message.strip() if cause else "no reason given"
+    return f"{events[0].step_key} of {partition_key} failed: {said} (run {result.run_id})"

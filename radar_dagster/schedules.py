@@ -1,0 +1,36 @@
+"""Schedules: production pairs are judged again on the cron of radar.yaml. https://docs.dagster.io/guides/automate/schedules"""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from radar_dagster.config import Workspace
+from radar_dagster.jobs import FULL_AUDIT
+from radar_dagster.partitions import BENCHMARK, PAIR, Pair, multi_key
+
+
+def production_pairs(workspace: Workspace) -> list[str]:
+    """The pair keys that count as production: the configured ones, or every pair."""
+    return list(workspace.schedule.production_pairs) or [Pair(*pair).key for pair in workspace.pairs()]
+
+
+def build_schedules(workspace: Workspace) -> list[dg.ScheduleDefinition]:
+    """`rejudge_production_pairs`, off until somebody switches it on in the UI."""
+
+    @dg.schedule(
+        name="rejudge_production_pairs",
+        job_name=FULL_AUDIT,
+        cron_schedule=workspace.schedule.cron,
+        execution_timezone=workspace.schedule.timezone,
+        default_status=dg.DefaultScheduleStatus.STOPPED,
+        description="Judge the existing probes of production pairs again: a judge that changed under its name shows.",
+    )
+    def rejudge_production_pairs(context: dg.ScheduleEvaluationContext) -> Iterator[dg.RunRequest]:
+        tick = context.scheduled_execution_time.isoformat()
+        for benchmark in workspace.benchmarks:
+            for pair in production_pairs(workspace):
+                key = multi_key(**{BENCHMARK: benchmark, PAIR: pair})
+                tags = {"radar/benchmark": benchmark, "radar/pair": pair, "radar/reason": "schedule"}
+                yield dg.RunRequest(run_key=f"{tick}:{key}", partition_key=key, tags=tags)
+
+    return [rejudge_production_pairs]

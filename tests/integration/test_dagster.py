@@ -1,0 +1,216 @@
+"""The asset graph on a real instance, in process: gates in one run and across runs, staleness, reuse of probes."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from radar_dagster import jobs
+from radar_dagster.config import Workspace, load_workspace
+from radar_dagster.definitions import build_definitions
+from radar_dagster.partitions import Pair, multi_key
+from radar_dagster.resources.lake import Lake
+from radar_dagster.runs import Runner
+from radar_dagster.tables import COUPLING_TABLES
+
+pytestmark = pytest.mark.slow
+
+CAREFUL, BLIND, LOSSY = Pair("writer", "careful"), Pair("writer", "blind"), Pair("writer", "lossy")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    shutil.copytree(Path(__file__).parent / "workspace", tmp_path, dirs_exist_ok=True)
+    return load_workspace(tmp_path / "radar.yaml")
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield instance
+
+
+def run(workspace: Workspace, instance: dg.DagsterInstance, job: str, partition: str) -> dg.ExecuteInProcessResult:
+    definition = build_definitions(workspace).resolve_job_def(job)
+    return definition.execute_in_process(partition_key=partition, instance=instance, raise_on_error=False)
+
+
+def prepare(workspace: Workspace, instance: dg.DagsterInstance, benchmark: str = "letters") -> None:
+    assert run(workspace, instance, jobs.LOAD_RUBRICS, benchmark).success
+    assert run(workspace, instance, jobs.GENERATE_PROBES, multi_key(benchmark=benchmark, generator="writer")).success
+
+
+def materialised(result: dg.ExecuteInProcessResult) -> set[str]:
+    return {event.asset_key.to_user_string() for event in result.get_asset_materialization_events() if event.asset_key}
+
+
+def materialise(workspace: Workspace, instance: dg.DagsterInstance, asset: str, partition: str) -> None:
+    definitions = build_definitions(workspace)
+    everything = [a for a in definitions.assets or [] if isinstance(a, dg.AssetsDefinition)]
+    result = dg.materialize(
+        everything, selection=[asset], partition_key=partition, instance=instance, resources=definitions.resources
+    )
+    assert result.success
+
+
+def test_an_audit_in_one_run_makes_every_table_and_the_planted_numbers(
+    workspace: Workspace, instance: dg.DagsterInstance
+) -> None:
+    prepare(workspace, instance)
+    result = run(workspace, instance, jobs.FULL_AUDIT, multi_key(benchmark="letters", pair=CAREFUL.key))
+    assert result.success
+    assert materialised(result) == {"scores", *COUPLING_TABLES, "audit_report"}
+    assert all(evaluation.passed for evaluation in result.get_asset_check_evaluations())
+    leakage = Lake(workspace.store_url).read("leakage", benchmark="letters", pair=CAREFUL.key)
+    found = leakage.set_index(["source", "target"])["leakage"]
+    assert found["accuracy", "brevity"] == found["brevity", "courtesy"] == found["courtesy", "accuracy"] == 0.5
+    assert found["accuracy", "courtesy"] == found["brevity", "accuracy"] == found["courtesy", "brevity"] == 0.0
+
+
+def test_every_record_of_a_check_names_its_partition(workspace: Workspace, instance: dg.DagsterInstance) -> None:
+    prepare(workspace, instance)
+    key = multi_key(benchmark="letters", pair=CAREFUL.key)
+    evaluations = run(workspace, instance, jobs.FULL_AUDIT, key).get_asset_check_evaluations()
+    assert {e.check_name for e in evaluations} == {
+        "ok_share_gate", "scores_expectations", "self_effect_gate", "coupling_is_sound",
+    }  # fmt: skip
+    assert {e.metadata["partition"].value for e in evaluations} == {str(key)}
+
+
+def test_in_one_run_lost_scores_stop_what_is_downstream(workspace: Workspace, instance: dg.DagsterInstance) -> None:
+    prepare(workspace, instance)
+    result = run(workspace, instance, jobs.FULL_AUDIT, multi_key(benchmark="letters", pair=LOSSY.key))
+    assert not result.success
+    assert materialised(result) == {"scores"}
+
+
+def test_in_one_run_a_judge_that_sees_nothing_stops_the_report(
+    workspace: Workspace, instance: dg.DagsterInstance
+) -> None:
+    prepare(workspace, instance)
+    result = run(workspace, instance, jobs.FULL_AUDIT, multi_key(benchmark="letters", pair=BLIND.key))
+    assert not result.success
+    assert materialised(result) == {"scores", *COUPLING_TABLES}
+
+
+@pytest.mark.parametrize("pair", [BLIND, LOSSY])
+def test_in_a_separate_run_what_is_downstream_carries_the_state_and_no_number(
+    workspace: Workspace, instance: dg.DagsterInstance, pair: Pair
+) -> None:
+    prepare(workspace, instance)
+    key = multi_key(benchmark="letters", pair=pair.key)
+    run(workspace, instance, jobs.FULL_AUDIT, key)
+    assert run(workspace, instance, jobs.ANALYSE_UNGATED, key).success
+    lake = Lake(workspace.store_url)
+    dims = {"benchmark": "letters", "pair": pair.key}
+    assert lake.read("verdict", **dims)["verdict"].tolist() == ["inconclusive"]
+    effects = lake.read("self_effects", **dims).set_index("criterion")
+    unreliable = set(effects.index[~effects["reliable"]])
+    assert unreliable == ({"accuracy", "brevity", "courtesy"} if pair == BLIND else {"brevity"})
+    assert effects.loc[sorted(unreliable), "reason"].isin(["weak", "missing_scores"]).all()
+    leakage = lake.read("leakage", **dims)
+    assert leakage.loc[leakage["source"].isin(unreliable), "leakage"].isna().all()
+    pairs = lake.read("criterion_pairs", **dims)
+    touched = pairs["criterion_a"].isin(unreliable) | pairs["criterion_b"].isin(unreliable)
+    assert set(pairs.loc[touched, "reading"]) == {"unreliable"}
+    page = lake.read_text("audit_report", "report.html", **dims)
+    assert "inconclusive" in page.lower()
+
+
+def test_the_command_lines_runs_end_with_a_report_even_where_a_gate_stops_them(
+    workspace: Workspace, instance: dg.DagsterInstance
+) -> None:
+    runner = Runner(workspace, instance)
+    careful, blind = runner.audit("memos", [CAREFUL, BLIND])
+    assert careful.stopped_by == ()
+    assert blind.stopped_by[0].startswith("self_effects: 3 of 3 fail: accuracy (weak)")
+    assert runner.lake.exists("audit_report", **blind.dims)
+    assert runner.check_data([careful, blind]) == []
+
+
+def test_probes_are_written_once_for_all_verifiers_and_again_only_when_asked(
+    workspace: Workspace, instance: dg.DagsterInstance
+) -> None:
+    runner = Runner(workspace, instance)
+    runner.audit("memos", [CAREFUL])
+    before = probe_events(instance)
+    runner.audit("memos", [Pair("writer", "careful-too")])
+    assert probe_events(instance) == before == 1
+    runner.audit("memos", [CAREFUL], fresh=True)
+    assert probe_events(instance) == 2
+
+
+def test_a_new_verifier_in_the_configuration_makes_no_probe_again(
+    workspace: Workspace, instance: dg.DagsterInstance
+) -> None:
+    prepare(workspace, instance)
+    old = workspace.model_copy(update={"verifiers": ("careful",)})
+    assert run(old, instance, jobs.FULL_AUDIT, multi_key(benchmark="letters", pair=CAREFUL.key)).success
+    before = Lake(workspace.store_url).read("probes", benchmark="letters", generator="writer")
+    new = workspace.model_copy(update={"verifiers": ("careful", "careful-too")})
+    assert run(new, instance, jobs.FULL_AUDIT, multi_key(benchmark="letters", pair="writer~careful-too")).success
+    assert probe_events(instance) == 1
+    assert before.equals(Lake(workspace.store_url).read("probes", benchmark="letters", generator="writer"))
+
+
+def probe_events(instance: dg.DagsterInstance) -> int:
+    return len(instance.fetch_materializations(dg.AssetKey("probes"), limit=100).records)
+
+
+def test_a_changed_criterion_makes_exactly_its_benchmarks_partitions_stale(
+    workspace: Workspace, instance: dg.DagsterInstance
+) -> None:
+    runner = Runner(workspace, instance)
+    for benchmark in ("letters", "memos"):
+        runner.audit(benchmark, [CAREFUL])
+    observe(workspace, instance)
+    assert stale(workspace, instance) == set()
+
+    path = workspace.rubric_path("letters")
+    path.write_text(path.read_text().replace("in few words", "in very few words"))
+    observe(workspace, instance)
+    dependent = {("rubric", "letters"), ("probes", "letters|writer"), ("scores", f"letters|{CAREFUL.key}")} | {
+        (table, f"letters|{CAREFUL.key}") for table in (*COUPLING_TABLES, "audit_report")
+    }
+    assert stale(workspace, instance) == dependent
+
+    path.write_text(f"# only a comment\n{path.read_text().replace('in very few words', 'in few words')}")
+    observe(workspace, instance)
+    assert stale(workspace, instance) == set()
+
+
+def observe(workspace: Workspace, instance: dg.DagsterInstance) -> None:
+    source = next(a for a in build_definitions(workspace).assets or [] if isinstance(a, dg.SourceAsset))
+    assert dg.observe([source], instance=instance).success
+
+
+def stale(workspace: Workspace, instance: dg.DagsterInstance) -> set[tuple[str, str]]:
+    """Materialised partitions that Dagster's own resolver calls stale."""
+    from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
+    from dagster._core.loader import LoadingContextForTest
+
+    graph = build_definitions(workspace).resolve_asset_graph()
+    resolver = CachingStaleStatusResolver(instance, graph, LoadingContextForTest(instance))
+    found = set()
+    for key in graph.materializable_asset_keys:
+        for partition in instance.get_materialized_partitions(key):
+            if resolver.get_status(key, partition) == StaleStatus.STALE:
+                found.add((key.to_user_string(), partition))
+    return found
+
+
+def test_a_run_that_fails_names_the_step_and_the_cause_and_keeps_what_was_there(
+    workspace: Workspace, instance: dg.DagsterInstance
+) -> None:
+    from radar_dagster.errors import OperationalError
+
+    runner = Runner(workspace, instance)
+    runner.audit("memos", [CAREFUL])
+    before = runner.lake.read("scores", benchmark="memos", pair=CAREFUL.key)
+    path = Path(runner.lake.path("probes", {"benchmark": "memos", "generator": "writer"}))
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(OperationalError, match="scores"):
+        runner._run(jobs.AUDIT_PAIR, multi_key(benchmark="memos", pair=CAREFUL.key))
+    assert before.equals(runner.lake.read("scores", benchmark="memos", pair=CAREFUL.key))

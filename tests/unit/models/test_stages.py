@@ -1,0 +1,103 @@
+"""Intervene and judge: the design is complete, rows match requests, losses are rows with a state."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from radar_dagster.errors import BadInputError
+from radar_dagster.models.door import Door
+from radar_dagster.models.naming import ModelSpec
+from radar_dagster.models.replies import Generation, Judgement, State, generation, judgement
+from radar_dagster.models.requests import GenerationRequest, JudgementRequest, request_key
+from radar_dagster.models.stages import check_models, judge_probes, make_probes, probe_requests
+from radar_dagster.rubric.model import Criterion, Rubric, Scale, Task
+
+RUBRIC = Rubric(
+    name="r",
+    criteria=(
+        Criterion(id="a/b", label="A", definition="One.", scale=Scale(min=1, max=5)),
+        Criterion(id="c", label="C", definition="Two."),
+    ),
+    tasks=(Task(id="t1", prompt="Write."), Task(id="t2", prompt="Write more.")),
+)
+
+
+class Scripted:
+    """A generator that refuses one request, and a verifier that can't read one criterion."""
+
+    def generate(self, request: GenerationRequest) -> Generation:
+        if (request.task.id, request.criterion.id, request.direction, request.sample) == ("t2", "c", "-", 2):
+            return Generation.failed(State.REFUSED, "I would rather not.")
+        return generation(f"{request.task.id} {request.criterion.id} {request.direction} {request.sample}")
+
+    def judge(self, request: JudgementRequest) -> Judgement:
+        return judgement("4/5" if request.criterion.id == "c" else 3, request.criterion.scale)
+
+
+@pytest.fixture
+def door(monkeypatch: pytest.MonkeyPatch) -> Door:
+    made = Door({"m": ModelSpec(model="python/scripted:model")})
+    made._connected["m"] = Scripted()
+    return made
+
+
+def test_every_task_criterion_direction_and_sample_is_asked_once() -> None:
+    requests = probe_requests(RUBRIC, 3)
+    keys = {(r.task.id, r.criterion.id, r.direction, r.sample) for r in requests}
+    assert len(requests) == len(keys) == 2 * 2 * 2 * 3
+    assert {request_key(ModelSpec(model="a/b"), r) for r in requests}.__len__() == len(requests)
+
+
+def test_a_probe_that_failed_is_a_row_with_its_state_and_reason(door: Door) -> None:
+    probes = make_probes(RUBRIC, door, "m", 2)
+    assert len(probes) == 16
+    assert probes["probe"].is_unique
+    failed = probes[probes["state"] != "ok"]
+    assert failed[["probe", "state", "detail"]].values.tolist() == [["t2/-2/c", "refused", "I would rather not."]]
+    assert failed["text"].isna().all()
+
+
+def test_every_probe_has_a_row_per_criterion_and_every_loss_its_own_state(door: Door) -> None:
+    scores = judge_probes(RUBRIC, make_probes(RUBRIC, door, "m", 2), door, "m")
+    assert len(scores) == 16 * 2
+    assert not scores.duplicated(["probe", "criterion"]).any()
+    states = scores.groupby("criterion")["state"].value_counts().to_dict()
+    assert states == {("a/b", "ok"): 15, ("a/b", "no_probe"): 1, ("c", "parse_error"): 15, ("c", "no_probe"): 1}
+    assert (scores["score"].isna() == (scores["state"] != "ok")).all()
+    assert (scores["p"].isna() == (scores["state"] != "ok")).all()
+
+
+def test_p_is_the_score_on_the_criterions_own_scale(door: Door) -> None:
+    scores = judge_probes(RUBRIC, make_probes(RUBRIC, door, "m", 1), door, "m")
+    assert set(scores.loc[scores["state"] == "ok", "p"]) == {(3 - 1) / (5 - 1)}
+
+
+def test_a_row_that_took_no_call_has_no_call_key(door: Door) -> None:
+    scores = judge_probes(RUBRIC, make_probes(RUBRIC, door, "m", 2), door, "m")
+    assert (scores["call_key"].isna() == (scores["state"] == "no_probe")).all()
+    assert {json.loads(p).__len__() for p in scores["parameters"]} == {0}
+
+
+def test_progress_counts_every_call_once(door: Door) -> None:
+    seen: list[tuple[int, int]] = []
+    make_probes(RUBRIC, door, "m", 1, lambda done, total: seen.append((done, total)))
+    assert seen == [(k, 8) for k in range(1, 9)]
+
+
+def test_a_model_that_cannot_play_its_role_is_refused_before_any_call() -> None:
+    door = Door({"reader": ModelSpec(model="offline/reader"), "gone": ModelSpec(model="nowhere/model")})
+    with pytest.raises(BadInputError, match=r"reader \(offline/reader\) is no generator"):
+        check_models(RUBRIC, door, ["reader"], [])
+    with pytest.raises(BadInputError, match="unknown provider 'nowhere'"):
+        check_models(RUBRIC, door, [], ["gone"])
+    with pytest.raises(BadInputError, match="no model 'absent'; models has reader, gone"):
+        check_models(RUBRIC, door, ["absent"], [])
+
+
+def test_no_probe_at_all_still_gives_every_row(door: Door) -> None:
+    probes = make_probes(RUBRIC, door, "m", 1).assign(state="refused", text=None)
+    scores = judge_probes(RUBRIC, probes, door, "m")
+    assert len(scores) == 16
+    assert set(scores["state"]) == {"no_probe"}
+    assert isinstance(scores, pd.DataFrame)
