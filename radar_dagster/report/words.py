@@ -1,0 +1,226 @@
+"""The report in words that somebody who owns a product, not the statistics, understands.
+
+Here: readings, reasons, verdicts and numbers as phrases. Not here: what is shown where (`page.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from radar_dagster.models.door import is_rule_based
+from radar_dagster.models.naming import ModelSpec
+from radar_dagster.report.data import Pair, ReportData, SelfEffect, Settling
+from radar_dagster.stats.settings import Reading
+from radar_dagster.stats.settling import MAX_PROBES
+
+READING_WORDS: Mapping[str, str] = {
+    Reading.CLUSTER: "counted twice",
+    Reading.DIRECTIONAL: "rides on",
+    Reading.TRADEOFF: "pulls against",
+    Reading.SEPARABLE: "independent here",
+    Reading.UNRELIABLE: "could not be measured",
+}
+
+VERDICT_WORDS: Mapping[str, tuple[str, str]] = {
+    "passed": ("Passed", "Under this judge, nothing in the rubric breaks the policy."),
+    "violated": (
+        "Violated",
+        "Under this judge, criteria move with or against each other in ways that the policy does not allow.",
+    ),
+    "inconclusive": ("Inconclusive", "The data do not carry a verdict yet."),
+}
+
+_QUANTITIES: Mapping[str, str] = {
+    "sym": "the mean of both directions",
+    "asym": "the difference between the directions",
+}
+
+NOT_MEASURED = "not measured"
+
+
+def figure(value: float | None, digits: int = 2, missing: str = NOT_MEASURED) -> str:
+    """A number with a real minus sign and no negative zero; `missing` for None.
+
+    >>> figure(-0.204), figure(-0.001), figure(None)
+    ('−0.20', '0.00', 'not measured')
+    """
+    if value is None:
+        return missing
+    rounded = round(value, digits)
+    return f"{rounded if rounded else 0.0:.{digits}f}".replace("-", "−")
+
+
+def span(low: float | None, high: float | None, digits: int = 2) -> str | None:
+    """An interval as `0.10 to 0.35`; None where there is none."""
+    if low is None or high is None:
+        return None
+    return f"{figure(low, digits)} to {figure(high, digits)}"
+
+
+def count(n: int, noun: str, plural: str | None = None) -> str:
+    """A count with its noun: `1 pair`, `1,770 pairs`."""
+    return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
+
+
+def listed(items: Sequence[str], most: int = 3) -> str:
+    """`a`, `a and b`, `a, b and c`, `a, b, c and 4 more`.
+
+    >>> listed(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more'
+    """
+    shown = list(items[:most])
+    if len(items) > most:
+        shown.append(f"{len(items) - most} more")
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def pair_phrase(pair: Pair, names: Mapping[str, str]) -> str:
+    """The reading of a pair as a short clause, e.g. `Correctness rides on Coherence`."""
+    a, b = names[pair.a], names[pair.b]
+    if pair.reading == Reading.DIRECTIONAL and pair.upstream and pair.downstream:
+        return f"{names[pair.downstream]} rides on {names[pair.upstream]}"
+    if pair.reading == Reading.TRADEOFF:
+        return f"{a} pulls against {b}"
+    if pair.reading == Reading.CLUSTER:
+        return f"{a} and {b} are counted twice"
+    if pair.reading == Reading.SEPARABLE:
+        return f"{a} and {b} are independent here"
+    return f"{a} with {b} could not be measured"
+
+
+def pair_explanation(pair: Pair, data: ReportData) -> str:
+    """What the reading means in points of the judge's score, or why there is none."""
+    a, b, ab, ba = data.names[pair.a], data.names[pair.b], pair.leakage_ab, pair.leakage_ba
+    if pair.reading == Reading.UNRELIABLE or ab is None or ba is None:
+        return _why_not_measured(pair, data)
+    if pair.reading == Reading.CLUSTER:
+        return (
+            f"Whichever of the two is pushed, the other follows: {figure(ab)} for every point of {a}, {figure(ba)} for "
+            f"every point of {b}. A total of both counts one quality twice."
+        )
+    if pair.reading == Reading.DIRECTIONAL:
+        up, down, there, back = (a, b, ab, ba) if pair.upstream == pair.a else (b, a, ba, ab)
+        return f"Every point of {up} moves {down} by {figure(there)}; a point of {down} moves {up} by {figure(back)}."
+    if pair.reading == Reading.TRADEOFF:
+        source, target, value = (a, b, ab) if ab <= ba else (b, a, ba)
+        return f"Every point that {source} gains moves {target} by {figure(value)}: the judge trades one for the other."
+    return f"A point of {a} moves {b} by {figure(ab)}; a point of {b} moves {a} by {figure(ba)}: below the thresholds."
+
+
+def _why_not_measured(pair: Pair, data: ReportData) -> str:
+    own = {effect.criterion: effect for effect in data.self_effects}
+    sentences = []
+    for source, target in ((pair.a, pair.b), (pair.b, pair.a)):
+        if not own[source].reliable:
+            sentences.append(f"{data.names[source]}: {reason_words(own[source], data)}.")
+        elif data.leaks[source, target].leakage is None:
+            sentences.append(
+                f"{data.names[target]}: too many of its scores on probes of {data.names[source]} are missing."
+            )
+    return " ".join(sentences)
+
+
+def reason_words(effect: SelfEffect, data: ReportData) -> str:
+    """Why a criterion could not be measured."""
+    gate = figure(data.settings.coupling.gate)
+    known = {
+        "weak": f"its own probes moved it by only {figure(effect.self_effect)}, and the gate asks for {gate}",
+        "negative": f"its own probes moved it the wrong way ({figure(effect.self_effect)})",
+        "too_few_tasks": f"it passed the gate in only {effect.tasks_used} of {count(len(data.rubric.tasks), 'task')}",
+        "missing_scores": "scores are missing, so that its own effect could not be computed",
+    }
+    return known.get(effect.reason or "", effect.reason or "no reason was recorded")
+
+
+def settling_sentence(settling: Settling, pair: Pair, names: Mapping[str, str]) -> str:
+    """How an uncertain reading could turn out, and how many probes would settle it."""
+    quantity = {
+        **_QUANTITIES,
+        "leakage_ab": f"{names[pair.a]} → {names[pair.b]}",
+        "leakage_ba": f"{names[pair.b]} → {names[pair.a]}",
+    }.get(settling.quantity, settling.quantity)
+    other = READING_WORDS.get(settling.other_reading, settling.other_reading)
+    interval = span(settling.low, settling.high)
+    about = f" ({interval})" if interval else ""
+    first = (
+        f"Uncertain: {quantity} is {figure(settling.value)}{about}, around the threshold {figure(settling.threshold)}; "
+        f"on its other side the pair reads “{other}”."
+    )
+    if interval is None:
+        return f"{first} There is no interval, so nothing can be said about how many probes would settle it."
+    if settling.probes_needed is None:
+        return f"{first} Even {MAX_PROBES} probes would not settle it: the value lies too near the threshold."
+    return (
+        f"{first} About {count(settling.probes_needed, 'probe')} per task, criterion and direction would settle it; "
+        f"this audit drew {settling.probes_now}."
+    )
+
+
+def meaning(data: ReportData) -> str:
+    """The short paragraph under the verdict: what the matrix says about the rubric, in at most six sentences."""
+    by_reading = {reading: [p for p in _strongest_first(data) if p.reading == reading] for reading in Reading}
+    sentences = [_dimensions(data)]
+    for reading in (Reading.CLUSTER, Reading.DIRECTIONAL, Reading.TRADEOFF):
+        if by_reading[reading]:
+            sentences.append(_some_pairs(by_reading[reading], data.names))
+    sentences += [_the_rest(by_reading, len(data.pairs)), _heaviest(data)]
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _strongest_first(data: ReportData) -> list[Pair]:
+    return sorted(data.pairs, key=lambda pair: -pair.strength)
+
+
+def _dimensions(data: ReportData) -> str:
+    listed_n, measured = len(data.rubric.criteria), sum(effect.reliable for effect in data.self_effects)
+    if data.effective_criteria is None:
+        return f"Of the {listed_n} criteria you list, {measured} could be measured under this judge."
+    used = f"this judge uses {figure(data.effective_criteria, 1)}"
+    if measured == listed_n:
+        return f"You list {listed_n} criteria; {used}."
+    return f"You list {listed_n} criteria, of which {measured} could be measured; of those, {used}."
+
+
+def _some_pairs(pairs: Sequence[Pair], names: Mapping[str, str], most: int = 2) -> str:
+    clauses = [pair_phrase(pair, names) for pair in pairs[:most]]
+    rest = len(pairs) - most
+    if rest > 0:
+        clauses.append(f"{count(rest, 'further pair')} {'reads' if rest == 1 else 'read'} the same")
+    return "; ".join(clauses) + "."
+
+
+def _the_rest(by_reading: Mapping[Reading, Sequence[Pair]], total: int) -> str:
+    independent, lost = len(by_reading[Reading.SEPARABLE]), len(by_reading[Reading.UNRELIABLE])
+    text = f"Of {count(total, 'pair')}, {independent} {'is' if independent == 1 else 'are'} independent here"
+    return f"{text} and {lost} could not be measured." if lost else f"{text}."
+
+
+def _heaviest(data: ReportData) -> str:
+    rows = [row for row in data.rows("aggregation_sensitivity") if row["amplification"] is not None]
+    if not rows:
+        return ""
+    top = max(rows, key=lambda row: row["amplification"])
+    if top["amplification"] < 1.2:
+        return ""
+    return (
+        f"In a weighted total, {data.names[top['criterion']]} weighs {figure(top['amplification'], 1)} times what its "
+        "weight says, because it brings others along."
+    )
+
+
+def tokens_words(rows: Sequence[Mapping[str, object]], rule_based: bool) -> str:
+    """Tokens over calls: the sum where all are known, and never a zero for what nobody counted."""
+    known = [row for row in rows if row["input_tokens"] is not None and row["output_tokens"] is not None]
+    if not known:
+        return "none: rule-based models count no tokens" if rule_based else "unknown"
+    read, written = (sum(int(str(row[name])) for row in known) for name in ("input_tokens", "output_tokens"))
+    sums = f"{read:,} in, {written:,} out"
+    unknown = len(rows) - len(known)
+    return f"{sums} in {count(len(known), 'call')}; unknown for {unknown:,}" if unknown else sums
+
+
+def cost_words(spec: ModelSpec) -> str:
+    """What calls to a model cost, as far as anybody knows."""
+    if spec.name.provider == "offline":
+        return "nothing: it runs on this machine, without a network"
+    return "unknown: it is your own function" if is_rule_based(spec) else "unknown"
