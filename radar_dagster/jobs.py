@@ -16,8 +16,8 @@ from radar_dagster.tables import COUPLING_TABLES
 if TYPE_CHECKING:  # what `define_asset_job` returns has no public name
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-LOAD_RUBRICS, GENERATE_PROBES, JUDGE, ANALYSE, FULL_AUDIT = (
-    "load_rubrics", "generate_probes", "judge", "analyse", "full_audit",
+OBSERVE_RUBRICS, LOAD_RUBRICS, GENERATE_PROBES, JUDGE, ANALYSE, FULL_AUDIT = (
+    "observe_rubrics", "load_rubrics", "generate_probes", "judge", "analyse", "full_audit",
 )  # fmt: skip
 
 #: What the command line runs: the same assets with the gates, before the slower expectations (`jobs.CHECK_*`).
@@ -36,7 +36,18 @@ def build_jobs(partitions: Partitions) -> list[UnresolvedAssetJobDefinition]:
     probes, scores = dg.AssetSelection.assets("probes"), dg.AssetSelection.assets("scores")
     by_benchmark, by_generator, by_pair = partitions.benchmark, partitions.generator, partitions.pair
     jobs = [
-        (LOAD_RUBRICS, dg.AssetSelection.assets("rubric"), by_benchmark, "Read and validate a benchmark's rubric."),
+        (
+            OBSERVE_RUBRICS,
+            dg.AssetSelection.assets("rubric_file"),
+            None,
+            "See which rubric files changed. Reads, makes nothing.",
+        ),
+        (
+            LOAD_RUBRICS,
+            dg.AssetSelection.assets("rubric_file", "rubric"),
+            by_benchmark,
+            "Read and validate a benchmark's rubric.",
+        ),
         (GENERATE_PROBES, probes, by_generator, "Stage 1: a generator's probes for a benchmark. Costs model calls."),
         (JUDGE, scores, by_pair, "Stage 2: a verifier's scores of a generator's probes. Costs model calls."),
         (ANALYSE, _ANALYSIS, by_pair, "Stage 3 and the report, from scores that exist. Free."),

@@ -65,6 +65,7 @@ class Runner:
         self._instance = instance
         self._listener = listener
         self._definitions = build_definitions(workspace)
+        self._door = Door(workspace.models, plugins=workspace.root)
 
     def audit(self, benchmark: str, pairs: Iterable[Pair], *, fresh: bool = False) -> list[Cell]:
         """Audit a benchmark with each pair: rubric, probes of each generator, then scores to report of each pair.
@@ -73,18 +74,21 @@ class Runner:
         if a model can't serve the rubric, and OperationalError if a run failed for another reason than a gate.
         """
         pairs = list(pairs)
+        check_models(self.workspace.rubric(benchmark), self._door, [], [pair.verifier for pair in pairs])
+        self.write_probes(benchmark, list(dict.fromkeys(pair.generator for pair in pairs)), fresh=fresh)
+        return [self._cell(benchmark, pair) for pair in pairs]
+
+    def write_probes(self, benchmark: str, generators: Sequence[str], *, fresh: bool = False) -> None:
+        """Load the rubric and let each generator write its probes, unless they are there and current."""
         rubric = self.workspace.rubric(benchmark)
-        door = Door(self.workspace.models, plugins=self.workspace.root)
-        generators = list(dict.fromkeys(pair.generator for pair in pairs))
-        check_models(rubric, door, generators, [pair.verifier for pair in pairs])
+        check_models(rubric, self._door, generators, [])
         self._run(jobs.LOAD_RUBRICS, benchmark)
         for generator in generators:
-            if fresh or not self._has_probes(benchmark, rubric, door, generator):
+            if fresh or not self._has_probes(benchmark, rubric, generator):
                 self._listener(f"{benchmark}: {generator} writes the probes")
                 self._run(jobs.AUDIT_PROBES, multi_key(**{BENCHMARK: benchmark, GENERATOR: generator}))
             else:
                 self._listener(f"{benchmark}: the probes of {generator} are there and current")
-        return [self._cell(benchmark, pair) for pair in pairs]
 
     def report(self, benchmark: str, pair: Pair) -> Cell:
         """Compute the statistics and the report of a cell again, from the scores that exist. Gates are data here."""
@@ -101,12 +105,12 @@ class Runner:
             faults += self._run(jobs.CHECK_SCORES, multi_key(**cell.dims))
         return faults
 
-    def _has_probes(self, benchmark: str, rubric: Rubric, door: Door, generator: str) -> bool:
+    def _has_probes(self, benchmark: str, rubric: Rubric, generator: str) -> bool:
         dims = {BENCHMARK: benchmark, GENERATOR: generator}
         if not self.lake.exists("probes", **dims):
             return False
         stored = self.lake.read("probes", **dims)
-        wanted = [door.key(generator, request) for request in probe_requests(rubric, self.workspace.audit.probes)]
+        wanted = [self._door.key(generator, request) for request in probe_requests(rubric, self.workspace.audit.probes)]
         return bool((stored["state"] == State.OK).all()) and stored["call_key"].tolist() == wanted
 
     def _cell(self, benchmark: str, pair: Pair) -> Cell:

@@ -7,7 +7,6 @@ from typing import Any
 import dagster as dg
 
 from radar_dagster.report.data import display_names
-from radar_dagster.report.plots import leakage_heatmap, picture_markdown, self_effect_bars
 from radar_dagster.rubric.model import Rubric
 from radar_dagster.stats.audit import CouplingTables
 from radar_dagster.stats.settings import CouplingSettings
@@ -15,6 +14,9 @@ from radar_dagster.stats.settings import CouplingSettings
 
 def coupling_pictures(rubric: Rubric, tables: CouplingTables, settings: CouplingSettings) -> dict[str, dict[str, Any]]:
     """By table: the heatmap of the leakage matrix, and the self-effects against the gate."""
+    # Matplotlib takes a second to import; the code server and `radar --help` draw nothing.
+    from radar_dagster.report.plots import leakage_heatmap, picture_markdown, self_effect_bars
+
     names = display_names(rubric)
     heatmap = picture_markdown(leakage_heatmap(tables.leakage, names), "leakage, sources as rows")
     bars = picture_markdown(self_effect_bars(tables.self_effects, names, settings.gate), "self-effects and the gate")

@@ -171,19 +171,21 @@ def test_a_changed_criterion_makes_exactly_its_benchmarks_partitions_stale(
     path = workspace.rubric_path("letters")
     path.write_text(path.read_text().replace("in few words", "in very few words"))
     observe(workspace, instance)
-    dependent = {("rubric", "letters"), ("probes", "letters|writer"), ("scores", f"letters|{CAREFUL.key}")} | {
-        (table, f"letters|{CAREFUL.key}") for table in (*COUPLING_TABLES, "audit_report")
+    assert stale(workspace, instance) == {("rubric", "letters")}, "Dagster shows the first stale step of a chain"
+    run(workspace, instance, jobs.LOAD_RUBRICS, "letters")
+    assert stale(workspace, instance) == {("probes", "letters|writer")} | {
+        (table, f"letters|{CAREFUL.key}") for table in ("scores", *COUPLING_TABLES, "audit_report")
     }
-    assert stale(workspace, instance) == dependent
 
     path.write_text(f"# only a comment\n{path.read_text().replace('in very few words', 'in few words')}")
     observe(workspace, instance)
-    assert stale(workspace, instance) == set()
+    run(workspace, instance, jobs.LOAD_RUBRICS, "letters")
+    assert stale(workspace, instance) == set(), "the content is what it was"
 
 
 def observe(workspace: Workspace, instance: dg.DagsterInstance) -> None:
-    source = next(a for a in build_definitions(workspace).assets or [] if isinstance(a, dg.SourceAsset))
-    assert dg.observe([source], instance=instance).success
+    job = build_definitions(workspace).resolve_job_def(jobs.OBSERVE_RUBRICS)
+    assert job.execute_in_process(instance=instance).success
 
 
 def stale(workspace: Workspace, instance: dg.DagsterInstance) -> set[tuple[str, str]]:
