@@ -20,7 +20,7 @@ def _schema(columns: Mapping[str, pa.DataType], nullable: str = "") -> pa.Schema
     return pa.schema([pa.field(name, kind, nullable=name in optional) for name, kind in columns.items()])
 
 
-#: One row per criterion and per task, in the rubric's order; `content` is the whole item as JSON.
+#: A row for the rubric, one per criterion, one per task, in the rubric's order; `content` is the whole item as JSON.
 RUBRIC = _schema(
     {
         "item": _TEXT, "position": _INT, "id": _TEXT, "label": _TEXT, "text": _TEXT, "kind": _TEXT,

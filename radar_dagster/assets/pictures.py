@@ -13,14 +13,16 @@ from radar_dagster.stats.settings import CouplingSettings
 
 
 def coupling_pictures(rubric: Rubric, tables: CouplingTables, settings: CouplingSettings) -> dict[str, dict[str, Any]]:
-    """By table: the heatmap of the leakage matrix, and the self-effects against the gate."""
+    """By table: the heatmap of the leakage matrix, the self-effects against the gate, the leakage task by task."""
     # Matplotlib takes a second to import; the code server and `radar --help` draw nothing.
-    from radar_dagster.report.plots import leakage_heatmap, picture_markdown, self_effect_bars
+    from radar_dagster.report.plots import leakage_heatmap, picture_markdown, self_effect_bars, task_spread
 
     names = display_names(rubric)
     heatmap = picture_markdown(leakage_heatmap(tables.leakage, names), "leakage, sources as rows")
     bars = picture_markdown(self_effect_bars(tables.self_effects, names, settings.gate), "self-effects and the gate")
+    spread = picture_markdown(task_spread(tables.task_slices, names), "leakage task by task")
     return {
         "leakage": {"heatmap": dg.MetadataValue.md(heatmap)},
+        "task_slices": {"spread": dg.MetadataValue.md(spread)},
         "self_effects": {"bars": dg.MetadataValue.md(bars)},
     }

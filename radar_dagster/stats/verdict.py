@@ -154,40 +154,48 @@ _NOUNS = {
     Reading.CLUSTER: "counted twice",
     Reading.TRADEOFF: "pulling against each other",
     Reading.DIRECTIONAL: "riding on one another",
-    Reading.SEPARABLE: "separable",
+    Reading.SEPARABLE: "independent of each other",
 }
 
 
 def _sentence(pair: dict[Any, Any]) -> str:
     """What a pair does, with the number that says so."""
     a, b, sym = pair["criterion_a"], pair["criterion_b"], pair["sym"]
-    span = f"symmetric coupling {sym:.2f}" + (
-        f", interval {pair['sym_low']:.2f} to {pair['sym_high']:.2f}" if pd.notna(pair["sym_low"]) else ""
+    span = f"symmetric coupling {_minus(sym)}" + (
+        f", interval {_minus(pair['sym_low'])} to {_minus(pair['sym_high'])}" if pd.notna(pair["sym_low"]) else ""
     )
     there, back = pair["leakage_ab"], pair["leakage_ba"]
     if pair["reading"] == Reading.CLUSTER.value:
         return f"{a} and {b} are counted twice: the judge moves them together ({span})."
     if pair["reading"] == Reading.TRADEOFF.value:
         return (
-            f"{a} and {b} pull against each other: for every point that {a} is moved, {b} moves by {there:+.2f}, "
-            f"and the other way round by {back:+.2f} ({span})."
+            f"{a} and {b} pull against each other: for every point that {a} is moved, {b} moves by {_signed(there)}, "
+            f"and the other way round by {_signed(back)} ({span})."
         )
     if pair["reading"] == Reading.DIRECTIONAL.value and pd.notna(pair["upstream"]):
         up, down = (a, b) if pair["upstream"] == a else (b, a)
         with_it, without = (there, back) if up == a else (back, there)
         return (
-            f"{down} rides on {up}: for every point that {up} is moved, {down} moves by {with_it:+.2f}, "
-            f"the other way round only by {without:+.2f}."
+            f"{down} rides on {up}: for every point that {up} is moved, {down} moves by {_signed(with_it)}, "
+            f"the other way round only by {_signed(without)}."
         )
-    return f"{a} and {b} read as {pair['reading']} ({span})."
+    return f"{a} and {b} look {_NOUNS[Reading(pair['reading'])]} ({span})."
+
+
+def _minus(value: float) -> str:
+    """Two decimals with the typographic minus, as in the report."""
+    return f"{value:.2f}".replace("-", "−")
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}".replace("-", "−")
 
 
 def _open_sentence(pair: dict[Any, Any], others: set[str]) -> str:
     why = "within their intervals" if pd.notna(pair["sym_low"]) else "as no interval could be computed"
-    return (
-        f"{pair['criterion_a']} and {pair['criterion_b']} read as {pair['reading']}, but {why} they could also be "
-        f"{', '.join(sorted(others))}."
-    )
+    could = " or ".join(noun for reading, noun in _NOUNS.items() if reading.value in others)
+    looks = _NOUNS[Reading(pair["reading"])]
+    return f"{pair['criterion_a']} and {pair['criterion_b']} look {looks}, but {why} they could also be {could}."
 
 
 _WHY = {
