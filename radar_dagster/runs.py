@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import dagster as dg
 
 from radar_dagster import jobs
+from radar_dagster.checks import worker
 from radar_dagster.config import Workspace
 from radar_dagster.definitions import build_definitions
 from radar_dagster.errors import OperationalError
@@ -67,6 +68,10 @@ class Runner:
         self._definitions = build_definitions(workspace)
         self._door = Door(workspace.models, plugins=workspace.root)
 
+    def start_checks(self) -> None:
+        """Let Great Expectations be imported, in its own process, while the audit runs; `check_data` asks it later."""
+        worker.SHARED.start()
+
     def audit(self, benchmark: str, pairs: Iterable[Pair], *, fresh: bool = False) -> list[Cell]:
         """Audit a benchmark with each pair: rubric, probes of each generator, then scores to report of each pair.
 
@@ -74,6 +79,7 @@ class Runner:
         if a model can't serve the rubric, and OperationalError if a run failed for another reason than a gate.
         """
         pairs = list(pairs)
+        self.start_checks()
         check_models(self.workspace.rubric(benchmark), self._door, [], [pair.verifier for pair in pairs])
         self.write_probes(benchmark, list(dict.fromkeys(pair.generator for pair in pairs)), fresh=fresh)
         return [self._cell(benchmark, pair) for pair in pairs]

@@ -1,8 +1,6 @@
 """The report in a real Chromium: hostile text does nothing, nothing is loaded, and people can read the page."""
 
-import shutil
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,12 +11,6 @@ from radar_dagster.report.data import ReportData
 from radar_dagster.report.html import render
 
 pytestmark = pytest.mark.browser
-
-CHROMIUM = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None)
-FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 
 LONG = "A sentence that goes on. " * 4_000 + "THE VERY END"
 ATTACKS = [
@@ -40,17 +32,6 @@ class Watched:
     page: object
     requests: list[str] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[object]:
-    if CHROMIUM is None:
-        pytest.skip("no Chromium on this machine (looked for chromium, chromium-browser)")
-    sync_api = pytest.importorskip("playwright.sync_api", reason="the playwright package is not installed")
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,162 @@
+"""`radar audit`: the Dagster assets of a coupling audit, run in this process, and what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from radar_dagster.assets.report import PAGE, report_data
+from radar_dagster.cli import findings as shown
+from radar_dagster.cli import output
+from radar_dagster.cli.errors import INCONCLUSIVE, worst
+from radar_dagster.cli.workspace import AuditOptions, Selection, select
+from radar_dagster.models.door import Door, is_rule_based
+from radar_dagster.models.naming import ModelSpec
+from radar_dagster.models.stages import check_models
+from radar_dagster.partitions import BENCHMARK, GENERATOR, Pair
+from radar_dagster.report.data import REPORT_TABLES, ReportData
+from radar_dagster.report.words import meaning
+from radar_dagster.resources.lake import Lake
+from radar_dagster.runs import Cell, Runner, open_instance
+from radar_dagster.stats.states import state_rates
+
+
+def run(options: AuditOptions, *, fresh: bool, out: Path | None, as_json: bool) -> int:
+    """Audit each selected pair, show it, and check the data; the exit code is the worst of the pairs' verdicts."""
+    selection = select(options)
+    if out is not None:
+        output.check_folder(out)
+    workspace = selection.workspace
+    generators, verifiers = zip(*selection.pairs, strict=True)
+    with output.results_only():
+        check_models(selection.rubric, Door(workspace.models, plugins=workspace.root), generators, verifiers)
+    selection.save()
+    for sentence in selection.notes:
+        output.note(sentence)
+
+    with open_instance(workspace) as instance:
+        runner = Runner(workspace, instance, output.on_stderr)
+        with output.results_only():
+            cells = runner.audit(selection.benchmark, [Pair(*pair) for pair in selection.pairs], fresh=fresh)
+        results = [_Result(selection, runner.lake, cell) for cell in cells]
+        if not as_json:
+            for result in results:
+                result.show()
+        for result in results if out is not None else ():
+            result.write((out or Path()) / (result.pair if len(results) > 1 else ""))
+        with output.results_only():
+            faults = runner.check_data(cells)
+    if as_json:
+        output.print_json({**_together(results), "data_checks": faults})
+    for fault in faults:
+        output.on_stderr(f"data check failed: {fault}")
+    # Data that break an expectation carry no verdict, whatever the statistics made of them.
+    return worst([result.findings.exit_code for result in results] + [INCONCLUSIVE] * bool(faults))
+
+
+class _Result:
+    """One audited cell as it is shown, written and put into the document."""
+
+    def __init__(self, selection: Selection, lake: Lake, cell: Cell) -> None:
+        self.pair = cell.pair.key
+        self._cell = cell
+        self._lake = lake
+        tables = _read_cell(lake, cell.benchmark, cell.pair)
+        self.data = report_data(selection.workspace, cell.dims, tables)
+        self.findings = _findings_of(self.data)
+        self.page = lake.path("audit_report", cell.dims, PAGE)
+
+    def document(self) -> dict[str, Any]:
+        """One key per table, the settings, and where the report is."""
+        return {
+            **shown.document(self.findings),
+            "settings": _cell_settings(self.data),
+            "stopped_by": list(self._cell.stopped_by),
+            "report": self.page,
+        }
+
+    def show(self) -> None:
+        """Everything a person needs to know first, ending with the path of the page."""
+        data = self.data
+        writer, judge = _model(data.generator_alias, data.generator), _model(data.verifier_alias, data.verifier)
+        output.say(f"{data.benchmark}: {writer} writes, {judge} judges")
+        output.say()
+        shown.show(self.findings)
+        output.say()
+        output.say(meaning(data))
+        if len(data.rule_based) == 2:
+            output.say("Both models follow fixed rules: this says what they do, not what a language model would do.")
+        for reason in self._cell.stopped_by:
+            output.say(f"Stopped by a gate: {reason}")
+        output.say()
+        output.say(f"Report: {self.page}")
+        output.say()
+
+    def write(self, folder: Path) -> None:
+        """The page, every table as CSV and Parquet, and the document."""
+        output.write_tables(folder, {**self.data.tables, "states": self.findings.states})
+        html = self._lake.read_text("audit_report", PAGE, **self._cell.dims)
+        output.write_file(folder / PAGE, html.encode("utf-8"))
+        output.write_file(folder / "summary.json", (output.as_json(self.document()) + "\n").encode("ascii"))
+        output.on_stderr(f"wrote {folder}")
+
+
+def _read_cell(lake: Lake, benchmark: str, pair: Pair) -> dict[str, pd.DataFrame]:
+    """Every table of a cell; BadInputError when it was not audited."""
+    place = {"rubric": {BENCHMARK: benchmark}, "probes": {BENCHMARK: benchmark, GENERATOR: pair.generator}}
+    cell = {BENCHMARK: benchmark, "pair": pair.key}
+    return {name: lake.read(name, **place.get(name, cell)) for name in ("rubric", *REPORT_TABLES)}
+
+
+def _findings_of(data: ReportData) -> shown.Findings:
+    """The cell as the terminal and the document show it."""
+    return shown.Findings(
+        tables=data.tables,
+        states=state_rates(data.tables["scores"]),
+        names=data.names,
+        gate=data.settings.coupling.gate,
+    )
+
+
+def _cell_settings(data: ReportData) -> dict[str, Any]:
+    """What determined the cell: models, design, statistics, policy."""
+    settings = data.settings
+    return {
+        "benchmark": data.benchmark,
+        "pair": data.pair,
+        "generator": data.generator.model_dump(mode="json"),
+        "verifier": data.verifier.model_dump(mode="json"),
+        "rule_based": list(data.rule_based),
+        "probes": settings.probes,
+        "tasks": [task.id for task in data.rubric.tasks],
+        **settings.coupling.model_dump(mode="json"),
+        "policy": settings.policy.model_dump(mode="json"),
+    }
+
+
+def _model(alias: str, spec: ModelSpec) -> str:
+    return f"{alias} ({spec.model}{', rule-based' if is_rule_based(spec) else ''})"
+
+
+def _together(results: Sequence[_Result]) -> dict[str, Any]:
+    """One document for all pairs: with several, every row ends with its `pair`, and other values are kept by pair."""
+    documents = [result.document() for result in results]
+    if len(documents) == 1:
+        return documents[0]
+    merged: dict[str, Any] = {}
+    for key, first in documents[0].items():
+        values = [document[key] for document in documents]
+        if isinstance(first, list) and key != "stopped_by":
+            merged[key] = [
+                {**row, "pair": result.pair} for result, rows in zip(results, values, strict=True) for row in rows
+            ]
+        else:
+            merged[key] = _by_pair(results, values)
+    return merged
+
+
+def _by_pair(results: Sequence[_Result], values: Sequence[Any]) -> Mapping[str, Any]:
+    return {result.pair: value for result, value in zip(results, values, strict=True)}

@@ -1,0 +1,103 @@
+"""`radar check`: reads the whole configuration and says what is there and, all at once, what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from radar_dagster.cli import output
+from radar_dagster.cli.errors import BAD_INPUT, PASSED
+from radar_dagster.cli.workspace import workspace_file
+from radar_dagster.config import Workspace, current_workspace
+from radar_dagster.errors import RadarError
+from radar_dagster.models.door import Door, is_rule_based
+from radar_dagster.models.providers import Generator, Verifier
+from radar_dagster.rubric.model import Rubric
+
+
+def run(*, as_json: bool) -> int:
+    """Check radar.yaml, every rubric, every model and whether each can serve each; calls no model."""
+    workspace = current_workspace()
+    errors = _Errors()
+    rubrics: dict[str, Rubric] = {}
+    for name in workspace.benchmarks:
+        with errors:
+            rubrics[name] = workspace.rubric(name)
+    with output.results_only():
+        models = _check_models(workspace, rubrics, errors)
+    found = workspace_file()
+    document = {
+        "workspace": str(found) if found else None,
+        "store": workspace.store_url,
+        "benchmarks": [_benchmark_row(workspace, name, rubrics.get(name)) for name in workspace.benchmarks],
+        "models": models,
+        "pairs": ["~".join(pair) for pair in workspace.pairs()],
+        "errors": errors,
+    }
+    output.print_json(document) if as_json else _show(document)
+    for error in errors:
+        output.on_stderr(f"Error: {error}")
+    return BAD_INPUT if errors else PASSED
+
+
+class _Errors(list[str]):
+    """Faults in the order in which they are met, each once. As a context it notes the fault and lets the rest go on."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, RadarError):
+            return False
+        if str(error) not in self:
+            self.append(str(error))
+        return True
+
+
+def _benchmark_row(workspace: Workspace, name: str, rubric: Rubric | None) -> dict[str, Any]:
+    return {
+        "benchmark": name,
+        "file": str(workspace.rubric_path(name)),
+        "criteria": len(rubric.criteria) if rubric else None,
+        "tasks": len(rubric.tasks) if rubric else None,
+        "content_hash": rubric.content_hash if rubric else None,
+    }
+
+
+def _check_models(workspace: Workspace, rubrics: Mapping[str, Rubric], errors: _Errors) -> list[dict[str, Any]]:
+    """Whether every model can play its part on every rubric."""
+    door = Door(workspace.models, plugins=workspace.root)
+    rows = []
+    for alias, spec in workspace.models.items():
+        generates, verifies = alias in workspace.generators, alias in workspace.verifiers
+        for rubric in rubrics.values():
+            with errors:
+                if generates:
+                    door.check(alias, Generator, rubric)
+                if verifies:
+                    door.check(alias, Verifier, rubric)
+        roles = ["generator"] * generates + ["verifier"] * verifies
+        rows.append({"alias": alias, "model": spec.model, "roles": roles, "rule_based": is_rule_based(spec)})
+    return rows
+
+
+def _show(document: Mapping[str, Any]) -> None:
+    output.say(f"Workspace: {document['workspace'] or 'no radar.yaml in sight, so the defaults'}")
+    output.say(f"Store:     {document['store']}")
+    output.say()
+    output.print_table(
+        ("benchmark", "criteria", "tasks", "file"),
+        [(row["benchmark"], row["criteria"], row["tasks"], row["file"]) for row in document["benchmarks"]],
+        right=(1, 2),
+    )
+    output.say()
+    output.print_table(
+        ("alias", "model", "used as", ""),
+        [
+            (row["alias"], row["model"], ", ".join(row["roles"]) or "unused", "rule-based" if row["rule_based"] else "")
+            for row in document["models"]
+        ],
+    )
+    output.say()
+    output.say(f"Pairs: {', '.join(document['pairs'])}")
+    output.say("All of it can be used." if not document["errors"] else "Not all of it can be used:")

@@ -1,0 +1,39 @@
+"""`radar dev`: the Dagster UI on this workspace."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import NoReturn
+
+from radar_dagster.cli import output
+from radar_dagster.cli.workspace import workspace_file
+from radar_dagster.config import WORKSPACE_VARIABLE, current_workspace
+
+
+def run(*, host: str, port: int, as_json: bool) -> NoReturn:
+    """Become `dagster dev`, with this workspace's instance and configuration; Ctrl-C ends it."""
+    from radar_dagster.runs import open_instance
+
+    workspace = current_workspace()
+    open_instance(workspace).dispose()
+    file = workspace_file()
+    environment = {
+        **os.environ,
+        "DAGSTER_HOME": str(workspace.dagster_home),
+        WORKSPACE_VARIABLE: str(file or workspace.root),
+    }
+    url = f"http://{host}:{port}"
+    if as_json:
+        output.print_json(
+            {"url": url, "workspace": environment[WORKSPACE_VARIABLE], "home": str(workspace.dagster_home)}
+        )
+        sys.stdout.flush()
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    else:
+        output.on_stderr(f"Dagster on {url} for {environment[WORKSPACE_VARIABLE]}; Ctrl-C ends it")
+    # A shell that starts this in the background has it ignore Ctrl-C, and Dagster would inherit that.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    command = [sys.executable, "-m", "dagster", "dev", "-m", "radar_dagster.definitions", "-h", host, "-p", str(port)]
+    os.execve(sys.executable, command, environment)

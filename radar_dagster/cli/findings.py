@@ -1,0 +1,193 @@
+"""What a coupling audit found, as a document and in the terminal; the same for `radar coupling` and `radar audit`.
+
+Here: which tables are shown, in which order, in which words. Not here: computing them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from radar_dagster.cli import output
+from radar_dagster.report.data import Pair, Settling
+from radar_dagster.report.words import (
+    READING_WORDS,
+    VERDICT_WORDS,
+    pair_phrase,
+    settling_sentence,
+    span,
+)
+from radar_dagster.stats.settings import Reading
+from radar_dagster.stats.verdict import Verdict
+from radar_dagster.tables import VERDICT
+
+#: The tables that every document has, in this order.
+TABLES = (
+    "self_effects", "leakage", "criterion_pairs", "coupling_summary", "verdict", "aggregation_sensitivity",
+    "task_slices", "settling",
+)  # fmt: skip
+
+#: A matrix with more criteria than this does not fit a screen; the strongest pairs do.
+_MATRIX_CRITERIA = 15
+_PAIRS_SHOWN = 30
+#: Names in the matrix's header are replaced by numbers where they would make it wider than this.
+_HEADER_WIDTH = 70
+
+#: What needs a decision comes first.
+_ORDER = (Reading.CLUSTER, Reading.TRADEOFF, Reading.DIRECTIONAL, Reading.UNRELIABLE, Reading.SEPARABLE)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The tables of one cell (`TABLES` and `states`), and the display name of every criterion."""
+
+    tables: Mapping[str, pd.DataFrame]
+    states: pd.DataFrame
+    names: Mapping[str, str]
+    gate: float
+
+    @property
+    def verdict(self) -> dict[str, Any]:
+        """verdict, exit_code, and reasons as a list."""
+        row = output.rows(self.tables["verdict"])[0]
+        return {**row, "reasons": json.loads(row["reasons"])}
+
+    @property
+    def exit_code(self) -> int:
+        """The verdict's exit code."""
+        return int(self.verdict["exit_code"])
+
+
+def verdict_table(verdict: Verdict) -> pd.DataFrame:
+    """The verdict as its table; see `tables.VERDICT`."""
+    row = [[verdict.verdict, verdict.exit_code, json.dumps(list(verdict.reasons), ensure_ascii=False)]]
+    return pd.DataFrame(row, columns=VERDICT.names)
+
+
+def document(findings: Findings) -> dict[str, Any]:
+    """One key per table, each a list of rows; `validation` is empty, since nothing was compared with people."""
+    tables = {name: output.rows(findings.tables[name]) for name in TABLES}
+    return {**tables, "verdict": [findings.verdict], "states": output.rows(findings.states), "validation": []}
+
+
+def show(findings: Findings) -> None:
+    """Verdict, matrix, self-effects and pairs, in the terminal."""
+    _show_verdict(findings.verdict)
+    _show_matrix(findings)
+    _show_self_effects(findings)
+    _show_pairs(findings)
+    _show_summary(findings)
+
+
+def _show_verdict(verdict: Mapping[str, Any]) -> None:
+    title, sentence = VERDICT_WORDS[verdict["verdict"]]
+    output.say(f"{title}. {sentence}")
+    for reason in verdict["reasons"]:
+        output.say(f"  - {reason}")
+
+
+def _show_matrix(findings: Findings) -> None:
+    names = list(findings.names.values())
+    output.say()
+    if len(names) > _MATRIX_CRITERIA:
+        output.say(f"The leakage matrix of {len(names)} criteria is too wide to show here; --out and --json hold it.")
+        return
+    output.say("Leakage: how far the column follows when the row is pushed by one point (– = could not be measured)")
+    numbered = sum(len(name) + 2 for name in names) > _HEADER_WIDTH
+    labels = [f"{index} {name}" if numbered else name for index, name in enumerate(names, start=1)]
+    header = ["", *([str(index) for index in range(1, len(names) + 1)] if numbered else names)]
+    leaks = {(row["source"], row["target"]): row["leakage"] for row in output.rows(findings.tables["leakage"])}
+    rows = [
+        [label, *(output.number(leaks.get((source, target))) for target in findings.names)]
+        for label, source in zip(labels, findings.names, strict=True)
+    ]
+    output.print_table(header, rows, right=range(1, len(header)))
+
+
+def _show_self_effects(findings: Findings) -> None:
+    output.say()
+    output.say(
+        f"Self-effects: how far a criterion's own probes move it; below {findings.gate:.2f} nothing is read from it"
+    )
+    rows = [
+        [
+            findings.names[row["criterion"]],
+            output.number(row["self_effect"]),
+            span(row["ci_low"], row["ci_high"]),
+            row["tasks_used"],
+            "passed" if row["reliable"] else f"failed: {row['reason']}",
+        ]
+        for row in output.rows(findings.tables["self_effects"])
+    ]
+    output.print_table(["criterion", "self-effect", "interval", "tasks used", "gate"], rows, right=(1, 3))
+
+
+def _show_pairs(findings: Findings) -> None:
+    pairs = sorted(_pairs(findings), key=lambda pair: (_ORDER.index(pair.reading), -pair.strength))
+    shown = pairs[:_PAIRS_SHOWN]
+    output.say()
+    output.say("Pairs")
+    rows = [
+        [
+            pair_phrase(pair, findings.names),
+            f"{output.number(pair.leakage_ab)} / {output.number(pair.leakage_ba)}",
+            ", ".join(_flags(pair)),
+        ]
+        for pair in shown
+    ]
+    output.print_table(["reading", "leakage there / back", ""], rows, right=(1,))
+    if len(pairs) > len(shown):
+        rest = pairs[len(shown) :]
+        counts = [(reading, sum(pair.reading == reading for pair in rest)) for reading in _ORDER]
+        words = ", ".join(f"{count:,} {READING_WORDS[reading]}" for reading, count in counts if count)
+        output.say(f"and {len(rest):,} more: {words}")
+    sentences = [settling_sentence(one, pair, findings.names) for pair in shown for one in pair.settling]
+    for sentence in sentences[:5]:
+        output.say(f"  {sentence}")
+    if len(sentences) > 5:
+        output.say(f"  … and {len(sentences) - 5} more uncertain pairs; the table `settling` holds them")
+
+
+def _flags(pair: Pair) -> Iterator[str]:
+    if pair.uncertain:
+        yield "uncertain"
+    if pair.task_sensitive:
+        yield "depends on the task"
+
+
+def _show_summary(findings: Findings) -> None:
+    output.say()
+    rows = [
+        [
+            row["metric"].replace("_", " "),
+            output.number(row["value"]),
+            span(row["ci_low"], row["ci_high"]),
+            row["detail"],
+        ]
+        for row in output.rows(findings.tables["coupling_summary"])
+    ]
+    output.print_table(["summary", "value", "interval", ""], rows, right=(1,))
+
+
+def _pairs(findings: Findings) -> list[Pair]:
+    settling: dict[tuple[str, str], list[Settling]] = {}
+    for row in output.rows(findings.tables["settling"]):
+        key = row.pop("criterion_a"), row.pop("criterion_b")
+        settling.setdefault(key, []).append(Settling(**row))
+    pairs = []
+    for row in output.rows(findings.tables["criterion_pairs"]):
+        a, b = row.pop("criterion_a"), row.pop("criterion_b")
+        row["reading"] = Reading(row["reading"])
+        pairs.append(Pair(a=a, b=b, accepted=False, settling=tuple(settling.get((a, b), [])), **row))
+    return pairs
+
+
+def lost_rows(states: pd.DataFrame) -> Sequence[str]:
+    """One sentence per state other than `ok`: how many scores ended in it."""
+    lost = states[states["state"] != "ok"].groupby("state", sort=False)["n"].sum()
+    total = int(states["n"].sum())
+    return [f"{int(count):,} of {total:,} scores ended as {state}" for state, count in lost.items() if count]

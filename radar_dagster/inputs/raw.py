@@ -1,0 +1,263 @@
+"""Files of tables (CSV, JSONL, Parquet) as columns of text, with the line that every row came from.
+
+Here: formats, encodings, delimiters, headers. Not here: what a cell means (`cells.py`).
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import json
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import pyarrow as pa
+
+from radar_dagster.errors import BadInputError
+
+_CHUNK_ROWS = 5_000
+
+
+@dataclass(frozen=True)
+class RawTable:
+    """The wanted columns of a file as text. An empty cell, a null and an absent key are all the empty string."""
+
+    path: Path
+    columns: Mapping[str, pa.ChunkedArray]
+    #: Per row the line of the file on which it starts; None where there are no lines (Parquet).
+    lines: Sequence[int] | None
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def place(self, row: int) -> str:
+        """`scores.csv:12`, or `scores.parquet: row 11` (rows count from one)."""
+        return f"{self.path}: {self.line(row)}" if self.lines is None else f"{self.path}:{self.lines[row]}"
+
+    def line(self, row: int) -> str:
+        """`line 12`, or `row 11`."""
+        return f"row {row + 1}" if self.lines is None else f"line {self.lines[row]}"
+
+
+def read_table(path: Path, required: Sequence[str], optional: Sequence[str] = ()) -> RawTable:
+    """Read the named columns of a CSV/TSV, JSONL or Parquet file; all others are kept out of the way.
+
+    CSV is UTF-8 (with or without a byte order mark) or UTF-16 with one, separated by commas, semicolons or tabs.
+    Raises BadInputError when the file can't be read, is empty, is not of the format that its name says, lacks a
+    required column, or has a row whose width differs from the header's.
+    """
+    with _readable(path):
+        table = _reader(path)(path, required, optional)
+    if not len(table):
+        raise BadInputError(f"{path}: holds no rows, only a header; expected at least one row")
+    return table
+
+
+def _reader(path: Path) -> Callable[[Path, Sequence[str], Sequence[str]], RawTable]:
+    suffix = path.suffix.lower()
+    if suffix not in _READERS:
+        raise BadInputError(f"{path}: the name must end in one of {', '.join(_READERS)}: it tells the format")
+    return _READERS[suffix]
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        if path.is_file() and path.stat().st_size == 0:
+            raise BadInputError(f"{path}: is empty")
+        yield
+    except UnicodeDecodeError:
+        raise BadInputError(_undecodable(path)) from None
+    except MemoryError:
+        raise BadInputError(f"{path}: does not fit into memory, or is damaged") from None
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _undecodable(path: Path) -> str:
+    """Find the place again, which a reader in chunks doesn't know."""
+    data, encoding = path.read_bytes(), _encoding(path)
+    try:
+        data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = data[: error.start].decode(encoding, errors="replace").count("\n") + 1
+        return f"{path}:{line}: not {error.encoding.upper()} text (byte {error.start}); save the file as UTF-8"
+    return f"{path}: not UTF-8 text"
+
+
+def _encoding(path: Path) -> str:
+    with path.open("rb") as file:
+        mark = file.read(2)
+    return "utf-16" if mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
+
+
+def _select(path: Path, found: Sequence[str], required: Sequence[str], optional: Sequence[str]) -> dict[str, int]:
+    """Wanted column -> its position; BadInputError when a required one is missing or a wanted one is there twice."""
+    missing = [name for name in required if name not in found]
+    if missing:
+        shown = ", ".join(f"{name!r:.60}" for name in found[:20]) + (", …" if len(found) > 20 else "")
+        raise BadInputError(
+            f"{path}: missing column{'s' if len(missing) > 1 else ''} {', '.join(missing)}; found {shown or 'none'}"
+        )
+    wanted = [*required, *(name for name in optional if name in found)]
+    twice = [name for name in wanted if found.count(name) > 1]
+    if twice:
+        raise BadInputError(f"{path}: column {twice[0]!r} is there {found.count(twice[0])} times; expected once")
+    return {name: found.index(name) for name in wanted}
+
+
+class _TextColumns:
+    """Collects rows of text and keeps them as Arrow chunks, a fraction of the size of Python's lists."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._chunks: dict[str, list[pa.Array]] = {name: [] for name in names}
+        self._rows: list[Sequence[str]] = []
+        self._lines = array("q")
+
+    def add(self, row: Sequence[str], line: int) -> None:
+        self._rows.append(row)
+        self._lines.append(line)
+        if len(self._rows) == _CHUNK_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        # Without rows there are no cells to zip, and the chunks stay as they are.
+        for chunks, cells in zip(self._chunks.values(), zip(*self._rows, strict=True), strict=False):
+            chunks.append(pa.array(cells, pa.large_string()))
+        self._rows.clear()
+
+    def table(self, path: Path, names: Iterable[str]) -> RawTable:
+        self._flush()
+        columns = {name: pa.chunked_array(self._chunks[name], pa.large_string()) for name in names}
+        return RawTable(path, columns, self._lines)
+
+
+def _read_delimited(path: Path, required: Sequence[str], optional: Sequence[str]) -> RawTable:
+    # Columns that nobody asked for may hold whole responses; the module's own limit is 128 kB a cell.
+    limit = csv.field_size_limit(2**31 - 1)
+    try:
+        with path.open(encoding=_encoding(path), newline="") as file:
+            delimiter = _sniff_delimiter(file, required)
+            return _delimited_rows(path, file, delimiter, required, optional)
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _sniff_delimiter(file: TextIO, required: Sequence[str]) -> str:
+    """The delimiter under which the header shows the most of the required columns."""
+    head = file.read(100_000)
+    file.seek(0)
+
+    def hits(delimiter: str) -> int:
+        try:
+            header = next((row for row in csv.reader(io.StringIO(head, newline=""), delimiter=delimiter) if row), [])
+        except csv.Error:
+            return 0
+        return len(set(required) & {name.strip() for name in header})
+
+    return max((",", ";", "\t"), key=hits)
+
+
+def _delimited_rows(
+    path: Path, file: TextIO, delimiter: str, required: Sequence[str], optional: Sequence[str]
+) -> RawTable:
+    reader = csv.reader(file, delimiter=delimiter, strict=True)
+    start = 1
+    try:
+        header = next((row for row in reader if row), [])
+        if not header:
+            raise BadInputError(f"{path}: is empty")
+        chosen = _select(path, [name.strip() for name in header], required, optional)
+        positions, width = list(chosen.values()), len(header)
+        columns = _TextColumns(list(chosen))
+        # A quoted cell may hold line breaks, so a record starts after the last line that the one before it took.
+        start = reader.line_num + 1
+        for row in reader:
+            if row:
+                if len(row) != width:
+                    raise BadInputError(f"{path}:{start}: expected {width} cells as in the header, found {len(row)}")
+                columns.add([row[position] for position in positions], start)
+            start = reader.line_num + 1
+    except csv.Error as error:
+        raise BadInputError(f"{path}:{start}: not valid CSV: {error}") from None
+    return columns.table(path, chosen)
+
+
+def _read_json_lines(path: Path, required: Sequence[str], optional: Sequence[str]) -> RawTable:
+    names = (*required, *optional)
+    columns = _TextColumns(names)
+    found: dict[str, None] = {}
+    with path.open(encoding=_encoding(path), newline="\n") as file:
+        for number, line in enumerate(file, start=1):
+            if line.isspace():
+                continue
+            record = _json_object(path, number, line)
+            found.update(dict.fromkeys(record))
+            columns.add([_json_text(path, number, name, record.get(name)) for name in names], number)
+    return columns.table(path, _select(path, list(found), required, optional))
+
+
+def _json_object(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+        raise BadInputError(f"{path}:{number}: not valid JSON ({reason}); expected one object per line") from None
+    if not isinstance(record, dict):
+        raise BadInputError(f"{path}:{number}: expected a JSON object, found {line.strip()!r:.60}")
+    return record
+
+
+def _json_text(path: Path, number: int, name: str, value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        if value.isascii() or value.isprintable() or not any("\ud800" <= char <= "\udfff" for char in value):
+            return value
+        raise BadInputError(f"{path}:{number}: column {name!r}: half a surrogate pair is not text, found {value!a:.80}")
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return repr(value)
+    found = json.dumps(value)
+    raise BadInputError(f"{path}:{number}: column {name!r}: expected text or a number, found {found:.60}")
+
+
+def _read_parquet(path: Path, required: Sequence[str], optional: Sequence[str]) -> RawTable:
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            chosen = _select(path, file.schema_arrow.names, required, optional)
+            table = file.read(columns=list(chosen))
+            return RawTable(path, {name: _parquet_text(path, name, table[name]) for name in chosen}, None)
+    except (pa.ArrowException, UnicodeDecodeError, ValueError, OverflowError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise BadInputError(f"{path}: not a readable Parquet file: {reason:.200}") from None
+
+
+def _parquet_text(path: Path, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    if not (number or text or pa.types.is_null(kind)):
+        raise BadInputError(f"{path}: column {name!r}: expected text or numbers, found the type {kind}")
+    return pc.fill_null(column.cast(pa.large_string()), "")
+
+
+_READERS: Mapping[str, Callable[[Path, Sequence[str], Sequence[str]], RawTable]] = {
+    ".csv": _read_delimited,
+    ".tsv": _read_delimited,
+    ".txt": _read_delimited,
+    ".jsonl": _read_json_lines,
+    ".ndjson": _read_json_lines,
+    ".parquet": _read_parquet,
+    ".pq": _read_parquet,
+}

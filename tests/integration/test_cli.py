@@ -1,0 +1,411 @@
+"""`radar` as people run it: real processes, their streams, exit codes and files."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from dagster import DagsterInstance
+
+from radar_dagster.config import load_workspace
+from radar_dagster.report.escape import terminal
+from radar_dagster.tables import COUPLING_TABLES, SCHEMAS
+
+pytestmark = pytest.mark.slow
+
+RADAR = Path(sys.executable).with_name("radar")
+COMMANDS = ["init", "audit", "plan", "coupling", "trace", "report", "check", "sql", "dev"]
+PAIR = "editor~reader"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The one JSON document on stdout; anything else there fails."""
+        document: dict[str, Any] = json.loads(self.out)
+        return document
+
+
+def environment(**extra: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in {"RADAR_WORKSPACE", "FORCE_COLOR"}}
+    return {**kept, **extra}
+
+
+def radar(*arguments: str, cwd: Path, **extra: str) -> Outcome:
+    done = subprocess.run(
+        [RADAR, *arguments], cwd=cwd, env=environment(**extra), capture_output=True, text=True, timeout=300, check=False
+    )
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    """A folder in which `radar init`'s rubric was audited without its radar.yaml, and the outcome."""
+    folder = tmp_path_factory.mktemp("audited")
+    assert radar("init", "new", cwd=folder).code == 0
+    shutil.copy(folder / "new" / "rubrics" / "example.yaml", folder / "desk.yaml")
+    text = (folder / "desk.yaml").read_text().replace("name: example", "name: desk")
+    (folder / "desk.yaml").write_text(text)
+    shutil.rmtree(folder / "new")
+    return folder, radar("audit", "desk.yaml", "--probes", "2", "--json", "--out", "out", cwd=folder)
+
+
+# ---------------------------------------------------------------- help and usage
+
+
+def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
+    script = (
+        "import sys\n"
+        "from radar_dagster.cli.main import main\n"
+        "sys.argv = ['radar', '--help']\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'dagster', 'duckdb', 'numpy', 'pandas', 'pyarrow', 'pydantic', 'rich', 'scipy', 'yaml'}\n"
+        "print('HEAVY', sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "HEAVY []"
+    assert all(f"  {command} " in done.stdout for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself_and_knows_json(command: str, tmp_path: Path) -> None:
+    outcome = radar(command, "--help", cwd=tmp_path)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "--json" in outcome.out
+
+
+@pytest.mark.parametrize("arguments", [[], ["--nonsense"], ["nonsense"], ["audit"], ["plan", "x", "--probes", "y"]])
+def test_wrong_usage_is_exit_2_with_the_message_on_stderr(arguments: list[str], tmp_path: Path) -> None:
+    outcome = radar(*arguments, cwd=tmp_path)
+    assert outcome.code == 2
+    assert "Usage: radar" in outcome.err
+    assert outcome.out == ""
+
+
+def test_the_version_is_the_packages(tmp_path: Path) -> None:
+    from radar_dagster import __version__
+
+    assert radar("--version", cwd=tmp_path).out == f"radar {__version__}\n"
+
+
+# ---------------------------------------------------------------- bad input
+
+
+def test_bad_scores_end_with_exit_2_one_message_and_nothing_written(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text(
+        '\ufefftask,target,direction,probe,criterion,score\nt,a,+,1,a,4\nt,a,+,"1\n2",b,9\n', encoding="utf-8"
+    )
+    outcome = radar("coupling", "s.csv", "--json", "--out", "out", cwd=tmp_path)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "Traceback" not in outcome.err
+    assert "s.csv:3: column 'probe': expected one printable line" in outcome.err
+    assert "s.csv:3: column 'score': expected a number from 0 to 4, found '9'" in outcome.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_broken_rubric_is_named_with_its_line_and_no_workspace_is_made(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text("criteria:\n  - {id: a, label: A}\ntasks: []\n")
+    outcome = radar("audit", "r.yaml", cwd=tmp_path)
+    assert outcome.code == 2
+    assert re.search(r"r\.yaml:2: criteria\[1\]\.definition: required", outcome.err)
+    assert [path.name for path in tmp_path.iterdir()] == ["r.yaml"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["trace", "helpsteer2", PAIR, "a", "b"], ["sql"], ["report", "helpsteer2", PAIR]]
+)
+def test_what_needs_an_audit_says_so_when_there_was_none(arguments: list[str], tmp_path: Path) -> None:
+    outcome = radar(*arguments, cwd=tmp_path)
+    assert outcome.code == 2
+    assert "audit" in outcome.err
+    assert outcome.out == ""
+
+
+# ---------------------------------------------------------------- an audit and what follows
+
+
+def test_an_audit_prints_one_document_and_exits_with_its_verdict(audited: tuple[Path, Outcome]) -> None:
+    _, outcome = audited
+    document = outcome.document
+    assert outcome.code == document["verdict"][0]["exit_code"]
+    assert outcome.code in {0, 1, 3}
+    for table in COUPLING_TABLES:
+        if table != "verdict":
+            assert all(list(row) == SCHEMAS[table].names for row in document[table]), table
+    assert {row["criterion"] for row in document["self_effects"]} == {"accuracy", "clarity", "brevity"}
+    assert document["settings"]["probes"] == 2
+    assert document["settings"]["rule_based"] == ["editor", "reader"]
+    assert document["validation"] == []
+    assert document["data_checks"] == []
+    assert "editor writes the probes" in outcome.err
+    assert "Warning" not in outcome.err
+
+
+def test_the_folder_holds_the_page_every_table_and_the_document(audited: tuple[Path, Outcome]) -> None:
+    folder, outcome = audited
+    out = folder / "out"
+    assert {key: value for key, value in outcome.document.items() if key != "data_checks"} == json.loads(
+        (out / "summary.json").read_text()
+    )
+    assert (out / "report.html").read_text() == Path(outcome.document["report"]).read_text()
+    for table in ("probes", "scores", *COUPLING_TABLES):
+        assert len(pd.read_csv(out / f"{table}.csv")) == len(pd.read_parquet(out / f"{table}.parquet"))
+
+
+def test_the_small_workspace_can_be_opened_and_its_instance_shows_the_runs(audited: tuple[Path, Outcome]) -> None:
+    folder, _ = audited
+    workspace = load_workspace(folder / ".radar" / "radar.yaml")
+    assert workspace.benchmarks["desk"] == "desk.yaml"
+    assert workspace.audit.probes == 2
+    with DagsterInstance.from_config(str(workspace.dagster_home)) as instance:
+        assert all(run.is_success for run in instance.get_runs())
+        assert len(instance.get_runs()) >= 3
+
+
+def test_the_exported_scores_give_the_same_leakage_again(audited: tuple[Path, Outcome]) -> None:
+    folder, outcome = audited
+    again = radar("coupling", "out/scores.csv", "--json", cwd=folder).document
+    assert again["notes"] == []
+    leakage = [{(row["source"], row["target"]): row for row in d["leakage"]} for d in (outcome.document, again)]
+    for key, row in leakage[0].items():
+        for column in ("leakage", "sigma", "pooled", "ci_low", "ci_high", "gen_coupling"):
+            assert leakage[1][key][column] == pytest.approx(row[column], abs=1e-12)
+
+
+def test_a_trace_holds_the_rows_that_recompute_the_leakage(audited: tuple[Path, Outcome]) -> None:
+    folder, outcome = audited
+    trace = radar("trace", "desk", PAIR, "accuracy", "clarity", "--json", cwd=folder).document
+    rows = [(p["task"], p["direction"], p["on_source"]["p"], p["on_target"]["p"]) for p in trace["probes"]]
+    frame = pd.DataFrame(rows, columns=["task", "direction", "own", "other"])
+    means = frame.groupby(["task", "direction"]).mean().unstack()
+    own = means["own"]["+"] - means["own"]["-"]
+    other = means["other"]["+"] - means["other"]["-"]
+    passed = own >= trace["gate"]
+    expected = (other[passed] / own[passed]).mean() if passed.sum() * 2 >= len(own) else None
+    found = next(
+        row["leakage"]
+        for row in outcome.document["leakage"]
+        if (row["source"], row["target"]) == ("accuracy", "clarity")
+    )
+    assert found == trace["leakage"]
+    assert found == (None if expected is None else pytest.approx(expected))
+
+
+def test_a_trace_for_people_shows_texts_scores_and_ledger_keys(audited: tuple[Path, Outcome]) -> None:
+    folder, _ = audited
+    probes = pd.read_parquet(folder / "out" / "probes.parquet")
+    shown = radar("trace", "desk", PAIR, "accuracy", "clarity", "--limit", "1", cwd=folder).out
+    named = next(row for row in probes.itertuples() if row.probe in shown)
+    assert named.call_key in shown
+    assert terminal(named.text.splitlines()[0])[:50] in shown
+    unknown = radar("trace", "desk", PAIR, "accuracy", "charm", cwd=folder)
+    assert unknown.code == 2
+    assert "no criterion 'charm'; there are accuracy, clarity, brevity" in unknown.err
+
+
+def test_sql_reads_the_lake_in_three_forms(audited: tuple[Path, Outcome]) -> None:
+    folder, outcome = audited
+    query = "SELECT criterion, self_effect, pair FROM self_effects ORDER BY criterion"
+    rows = radar("sql", query, "--json", cwd=folder).document["rows"]
+    expected = sorted((row["criterion"], row["self_effect"], PAIR) for row in outcome.document["self_effects"])
+    assert [tuple(row.values()) for row in rows] == expected
+    shown = radar("sql", query, "--csv", cwd=folder).out.splitlines()
+    assert shown[0] == "criterion,self_effect,pair"
+    assert shown[1].startswith(f"accuracy,{expected[0][1]!r}")
+    listed = radar("sql", cwd=folder).out
+    assert re.search(
+        r"^scores +72 ", listed, re.MULTILINE
+    )  # 2 tasks × 3 targets × 2 directions × 2 probes × 3 criteria
+
+
+def test_the_report_is_made_again_byte_for_byte(audited: tuple[Path, Outcome]) -> None:
+    folder, _ = audited
+    outcome = radar("report", "desk", PAIR, "--out", "pages/page.html", "--json", cwd=folder)
+    assert outcome.code == 0
+    assert outcome.document == {"reports": [{"benchmark": "desk", "pair": PAIR, "report": "pages/page.html"}]}
+    assert (folder / "pages" / "page.html").read_bytes() == (folder / "out" / "report.html").read_bytes()
+
+
+def test_probes_are_used_again_unless_fresh_ones_are_asked_for(audited: tuple[Path, Outcome]) -> None:
+    folder, first = audited
+    again = radar("audit", "desk", "--probes", "2", cwd=folder)
+    assert "the probes of editor are there and current" in again.err
+    assert again.code == first.code
+    assert f"Report: {first.document['report']}" in again.out
+    assert "\x1b" not in again.out
+    assert "editor writes the probes" in radar("audit", "desk", "--probes", "2", "--fresh", cwd=folder).err
+
+
+def test_a_reader_that_goes_away_is_no_error(audited: tuple[Path, Outcome]) -> None:
+    folder, _ = audited
+    process = subprocess.Popen(
+        [RADAR, "sql", "SELECT * FROM range(300000)", "--csv"],
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline() == b"range\n"
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(timeout=60) == 141
+
+
+def on_a_terminal(*arguments: str, cwd: Path, **extra: str) -> str:
+    """What the command writes when its stdout is a terminal."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [RADAR, *arguments],
+        cwd=cwd,
+        env=environment(TERM="xterm-256color", **extra),
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(theirs)
+    written = b""
+    try:
+        while block := os.read(ours, 65536):
+            written += block
+    except OSError:
+        pass  # Linux says so when the other end is closed
+    process.wait(timeout=60)
+    os.close(ours)
+    return written.decode()
+
+
+def test_a_terminal_gets_ruled_tables_and_no_colour_where_that_is_not_wished(tmp_path: Path) -> None:
+    assert "─" in on_a_terminal("check", cwd=tmp_path)
+    plain = on_a_terminal("check", cwd=tmp_path, NO_COLOR="1")
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", plain)
+    assert "─" not in radar("check", cwd=tmp_path).out
+
+
+def test_a_stdout_that_knows_only_ascii_gets_every_result(audited: tuple[Path, Outcome]) -> None:
+    folder, _ = audited
+    outcome = radar("trace", "desk", PAIR, "accuracy", "clarity", cwd=folder, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert outcome.code == 0
+    assert outcome.out.isascii()
+
+
+# ---------------------------------------------------------------- a workspace of one's own
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """The integration tests' workspace: a writer and four judges, two of which can't be relied on."""
+    shutil.copytree(Path(__file__).parent / "workspace", tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def test_several_pairs_share_a_document_and_the_worst_verdict_is_the_exit_code(own: Path) -> None:
+    outcome = radar("audit", "letters", "--json", "--out", "out", cwd=own)
+    verdicts = {row["pair"]: row["exit_code"] for row in outcome.document["verdict"]}
+    assert verdicts == {"writer~careful": 0, "writer~careful-too": 0, "writer~blind": 3, "writer~lossy": 3}
+    assert outcome.code == 3
+    assert {row["pair"] for row in outcome.document["leakage"]} == set(verdicts)
+    assert {path.name for path in (own / "out").iterdir()} == set(verdicts)
+    lost = [row for row in outcome.document["states"] if row["state"] == "parse_error" and row["n"]]
+    assert {(row["pair"], row["criterion"]) for row in lost} == {("writer~lossy", "brevity")}
+
+
+def test_one_pair_is_chosen_by_alias_and_a_gate_that_stops_it_is_told(own: Path) -> None:
+    outcome = radar("audit", "letters", "--verifier", "blind", cwd=own)
+    assert outcome.code == 3
+    assert outcome.out.count("Report: ") == 1
+    assert "Inconclusive." in outcome.out
+    assert "Stopped by a gate: " in outcome.out
+
+
+def test_a_model_that_prints_does_not_spoil_the_document(own: Path) -> None:
+    (own / "chatty.py").write_text("print('loaded')\n\ndef judge(request):\n    print('judging')\n    return 2\n")
+    outcome = radar("audit", "letters", "--verifier", "python/chatty:judge", "--json", cwd=own)
+    assert outcome.document["verdict"][0]["verdict"] == "inconclusive"
+    assert "judging" in outcome.err
+    assert "radar.yaml does not list judge (python/chatty:judge)" in outcome.err
+
+
+def test_ctrl_c_ends_an_audit_with_130_and_leaves_a_lake_that_reads(own: Path) -> None:
+    (own / "slow.py").write_text("import time\n\ndef judge(request):\n    time.sleep(0.2)\n    return 2\n")
+    process = subprocess.Popen(
+        [RADAR, "audit", "letters", "--verifier", "python/slow:judge"],
+        cwd=own,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "judges the probes" in line:
+            break
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert "Traceback" not in err
+    assert radar("sql", "SELECT count(*) n FROM probes", "--json", cwd=own).document["rows"][0]["n"] > 0
+
+
+def test_dev_serves_this_workspace_and_ends_on_ctrl_c(own: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with (own / "dev.log").open("w") as log:
+        process = subprocess.Popen(
+            [RADAR, "dev", "--port", str(port), "--json"],
+            cwd=own, env=environment(), stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True,
+        )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        url = _wait_for_assets(f"http://127.0.0.1:{port}")
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert json.loads(out) == {
+        "url": url,
+        "workspace": str(own / "radar.yaml"),
+        "home": str(own / ".radar" / "dagster"),
+    }
+    assert process.returncode == 0
+
+
+def _wait_for_assets(url: str) -> str:
+    query = "{ repositoriesOrError { ... on RepositoryConnection { nodes { assetNodes { assetKey { path } } } } } }"
+    request = urllib.request.Request(
+        f"{url}/graphql", json.dumps({"query": query}).encode(), {"Content-Type": "application/json"}
+    )
+    deadline = time.monotonic() + 180
+    while time.monotonic() < deadline:
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                nodes = json.load(answer)["data"]["repositoriesOrError"]["nodes"]
+            paths = {tuple(asset["assetKey"]["path"]) for node in nodes for asset in node["assetNodes"]}
+            assert ("leakage",) in paths
+            return url
+        except OSError:
+            time.sleep(0.5)
+    raise AssertionError("not served in time")
