@@ -63,4 +63,7 @@ def build_definitions(workspace: Workspace, resource_overrides: Mapping[str, Any
     )
 
 
-defs = build_definitions(current_workspace())
+@dg.definitions
+def defs() -> dg.Definitions:
+    """The workspace of this process, built when Dagster loads the module and not when somebody imports it."""
+    return build_definitions(current_workspace())

@@ -6,12 +6,13 @@ https://docs.dagster.io/guides/build/partitions-and-backfills
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import dagster as dg
+from typing import TYPE_CHECKING, NamedTuple
 
 from radar_dagster.config import Workspace
 from radar_dagster.errors import BadInputError
+
+if TYPE_CHECKING:  # the codec serves commands that do without Dagster, whose import takes seconds
+    import dagster as dg
 
 BENCHMARK, GENERATOR, PAIR = "benchmark", "generator", "pair"
 _SEPARATOR = "~"
@@ -48,6 +49,8 @@ class Partitions(NamedTuple):
 
 def build_partitions(workspace: Workspace) -> Partitions:
     """Static partitions from the configuration; a new verifier there is a new set of pair keys after a reload."""
+    import dagster as dg
+
     benchmarks = dg.StaticPartitionsDefinition(list(workspace.benchmarks))
     generators = dg.StaticPartitionsDefinition(list(workspace.generators))
     pairs = workspace.pairs()
@@ -67,6 +70,8 @@ def build_partitions(workspace: Workspace) -> Partitions:
 
 def _generators_of_pairs(pairs: list[tuple[str, str]]) -> dg.StaticPartitionMapping:
     """Upstream generator key -> the pair keys that use its probes."""
+    import dagster as dg
+
     by_generator: dict[str, list[str]] = {}
     for pair in pairs:
         by_generator.setdefault(pair[0], []).append(Pair(*pair).key)
@@ -78,6 +83,8 @@ def dimensions(partition_key: str, definition: dg.PartitionsDefinition) -> dict[
 
     A run that is tagged with only `dagster/partition` hands the asset a `str`, not a `MultiPartitionKey`.
     """
+    import dagster as dg
+
     if not isinstance(definition, dg.MultiPartitionsDefinition):
         return {BENCHMARK: partition_key}
     if isinstance(partition_key, dg.MultiPartitionKey):
@@ -87,4 +94,6 @@ def dimensions(partition_key: str, definition: dg.PartitionsDefinition) -> dict[
 
 def multi_key(**values: str) -> dg.MultiPartitionKey:
     """A two-dimensional key, e.g. `multi_key(benchmark="helpsteer2", pair="editor~reader")`."""
+    import dagster as dg
+
     return dg.MultiPartitionKey(values)

@@ -16,11 +16,11 @@ from radar_dagster.checks import worker
 from radar_dagster.config import Workspace
 from radar_dagster.definitions import build_definitions
 from radar_dagster.errors import OperationalError
+from radar_dagster.lake import Lake
 from radar_dagster.models.door import Door
 from radar_dagster.models.replies import State
 from radar_dagster.models.stages import check_models, probe_requests
 from radar_dagster.partitions import BENCHMARK, GENERATOR, PAIR, Pair, multi_key
-from radar_dagster.resources.lake import Lake
 from radar_dagster.rubric.model import Rubric
 
 #: Told what starts now, in words.

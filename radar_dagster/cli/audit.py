@@ -13,13 +13,13 @@ from radar_dagster.cli import findings as shown
 from radar_dagster.cli import output
 from radar_dagster.cli.errors import INCONCLUSIVE, worst
 from radar_dagster.cli.workspace import AuditOptions, Selection, select
+from radar_dagster.lake import Lake
 from radar_dagster.models.door import Door, is_rule_based
 from radar_dagster.models.naming import ModelSpec
 from radar_dagster.models.stages import check_models
 from radar_dagster.partitions import BENCHMARK, GENERATOR, Pair
 from radar_dagster.report.data import REPORT_TABLES, ReportData
 from radar_dagster.report.words import meaning
-from radar_dagster.resources.lake import Lake
 from radar_dagster.runs import Cell, Runner, open_instance
 from radar_dagster.stats.states import state_rates
 

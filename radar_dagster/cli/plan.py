@@ -156,7 +156,7 @@ def _measured_tokens(selection: Selection) -> dict[str, Medians]:
         return {}
     import duckdb
 
-    from radar_dagster.resources.lake import Lake
+    from radar_dagster.lake import Lake
 
     found: dict[str, Medians] = {}
     with duckdb.connect() as connection:

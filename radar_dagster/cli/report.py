@@ -10,8 +10,8 @@ from radar_dagster.cli.errors import PASSED
 from radar_dagster.cli.workspace import configured_cell
 from radar_dagster.config import Workspace, current_workspace
 from radar_dagster.errors import BadInputError
+from radar_dagster.lake import Lake
 from radar_dagster.partitions import BENCHMARK, PAIR, Pair, parse_pair
-from radar_dagster.resources.lake import Lake
 from radar_dagster.runs import Runner, open_instance
 
 

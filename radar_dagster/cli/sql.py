@@ -12,7 +12,7 @@ from radar_dagster.cli import output
 from radar_dagster.cli.errors import PASSED
 from radar_dagster.config import current_workspace
 from radar_dagster.errors import BadInputError
-from radar_dagster.resources.lake import Lake
+from radar_dagster.lake import Lake
 
 
 def run(query: str | None, *, as_json: bool, as_csv: bool) -> int:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from radar_dagster.cli import output
 from radar_dagster.cli.errors import PASSED
 from radar_dagster.cli.workspace import configured_cell
+from radar_dagster.lake import Lake
 from radar_dagster.partitions import BENCHMARK, GENERATOR, parse_pair
 from radar_dagster.report.escape import shorten
 from radar_dagster.report.trace import TRACE_TABLES, LeakageTrace, TraceProbe, TraceScore, trace_leakage
 from radar_dagster.report.words import span
-from radar_dagster.resources.lake import Lake
 
 _TEXT_SHOWN = 600
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import TYPE_CHECKING
 
-import pandas as pd
+if TYPE_CHECKING:  # every message passes here; only a frame needs pandas
+    import pandas as pd
 
 #: Categories without a glyph of their own: controls, surrogates, line and paragraph separators, format characters.
 _INVISIBLE = frozenset({"Cc", "Cs", "Zl", "Zp", "Cf"})
@@ -91,6 +93,8 @@ def csv_text(text: str) -> str:
 
 def csv_frame(frame: pd.DataFrame) -> pd.DataFrame:
     """A copy of `frame` whose text cells and column names passed `csv_text`; numbers, booleans and nulls stay."""
+    import pandas as pd
+
     safe = frame.copy()
     for name in safe.columns:
         if not (pd.api.types.is_numeric_dtype(safe[name]) or pd.api.types.is_bool_dtype(safe[name])):

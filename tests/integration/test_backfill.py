@@ -8,8 +8,8 @@ import pytest
 from dagster_server import dagster_dev
 
 from radar_dagster.config import load_workspace
+from radar_dagster.lake import Lake
 from radar_dagster.partitions import Pair, multi_key
-from radar_dagster.resources.lake import Lake
 from radar_dagster.runs import Runner
 from radar_dagster.tables import COUPLING_TABLES
 

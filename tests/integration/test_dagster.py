@@ -10,8 +10,8 @@ import pytest
 from radar_dagster import jobs
 from radar_dagster.config import Workspace, load_workspace
 from radar_dagster.definitions import build_definitions
+from radar_dagster.lake import Lake
 from radar_dagster.partitions import Pair, multi_key
-from radar_dagster.resources.lake import Lake
 from radar_dagster.runs import Runner
 from radar_dagster.tables import COUPLING_TABLES
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from radar_dagster.resources.lake import Lake
+from radar_dagster.lake import Lake
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +57,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, "subprocess
         "benchmarks: [rubrics/letters.yaml]\nmodels: {w: 'python/tricks:write', j: 'python/tricks:judge'}\n"
         "generators: [w]\nverifiers: [j]\naudit: {probes: 3}\n"
     )
-    command = [sys.executable, "-m", "radar_dagster.cli.main", "audit", "letters", "--out", "out"]
+    command = [sys.executable, "-m", "radar_dagster", "audit", "letters", "--out", "out"]
     return folder, subprocess.run(command, check=False, cwd=folder, capture_output=True, text=True, timeout=300)
 
 
@@ -89,7 +89,7 @@ def test_no_cell_of_a_csv_file_is_a_formula_and_parquet_keeps_the_text(audited) 
 
 def test_a_trace_shows_rationales_without_escape_sequences(audited) -> None:
     folder, _ = audited
-    command = [sys.executable, "-m", "radar_dagster.cli.main", "trace", "letters", "w~j", "accuracy", "brevity"]
+    command = [sys.executable, "-m", "radar_dagster", "trace", "letters", "w~j", "accuracy", "brevity"]
     plain = subprocess.run(command, check=False, cwd=folder, capture_output=True, text=True, timeout=120)
     assert plain.returncode == 0, plain.stderr
     assert "\x1b" not in plain.stdout

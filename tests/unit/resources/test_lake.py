@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from radar_dagster.errors import BadInputError
-from radar_dagster.resources.lake import Catalogue, Lake
+from radar_dagster.lake import Lake
+from radar_dagster.resources.lake import Catalogue
 from radar_dagster.tables import COUPLING_SUMMARY, MAY_BE_EMPTY, SCHEMAS, SELF_EFFECTS
 
 CELL = {"benchmark": "b", "pair": "g~v"}
@@ -124,7 +125,7 @@ def test_a_writer_that_is_killed_leaves_the_previous_partition_whole(tmp_path: P
     script = textwrap.dedent(
         f"""
         import pandas as pd
-        from radar_dagster.resources.lake import Lake
+        from radar_dagster.lake import Lake
         from radar_dagster.tables import COUPLING_SUMMARY
         lake = Lake({str(tmp_path / "lake")!r})
         row = 0
