@@ -56,6 +56,8 @@ class ScheduleSection(_Section):
     timezone: str = "UTC"
     #: `generator~verifier` keys; empty means every pair.
     production_pairs: tuple[str, ...] = ()
+    #: Scores older than this show as overdue in the UI, once production pairs are named.
+    max_age_days: float = Field(default=8, gt=0)
 
 
 class SensorSection(_Section):

@@ -44,7 +44,7 @@ def build_definitions(workspace: Workspace, resource_overrides: Mapping[str, Any
         assets=[
             *rubric_assets(workspace, partitions),
             *probe_assets(workspace, partitions),
-            *score_assets(partitions),
+            *score_assets(workspace, partitions),
             *coupling_assets(workspace, partitions),
             *report_assets(workspace, partitions),
         ],

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from dagster import AssetKey, AssetRecordsFilter, DagsterInstance
 
+from radar_dagster.assets.probes import RUBRIC_VERSION
 from radar_dagster.config import Workspace
 from radar_dagster.errors import BadInputError
 from radar_dagster.jobs import FULL_AUDIT, GENERATE_PROBES, LOAD_RUBRICS
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 _INTERVAL_S = 60
 _EVENTS_PER_TICK = 500
 _DATA_VERSION = "dagster/data_version"
-_RUBRIC_VERSION = "dagster/input_data_version/rubric"
 
 
 def build_sensors(
@@ -73,21 +73,21 @@ def _rubric_changed(workspace: Workspace, jobs: Sequence[UnresolvedAssetJobDefin
 def _stale(instance: DagsterInstance, workspace: Workspace, benchmark: str, rubric: Rubric) -> Iterator[dg.RunRequest]:
     """The rubric itself when its file changed; else every probes partition that was made from another rubric."""
     version = rubric.content_hash[:16]
-    if _latest_tags(instance, "rubric", benchmark).get(_DATA_VERSION) != version:
+    rubric_made = _latest(instance, "rubric", benchmark)
+    if rubric_made is None or (rubric_made.tags or {}).get(_DATA_VERSION) != version:
         yield dg.RunRequest(f"{benchmark}:{version}", job_name=LOAD_RUBRICS, partition_key=benchmark)
         return
     for generator in workspace.generators:
         key = multi_key(**{BENCHMARK: benchmark, GENERATOR: generator})
-        made_from = _latest_tags(instance, "probes", key).get(_RUBRIC_VERSION)
-        if made_from is not None and made_from != version:
+        probes_made = _latest(instance, "probes", key)
+        if probes_made is not None and probes_made.metadata[RUBRIC_VERSION].value != version:
             yield dg.RunRequest(f"{key}:{version}", job_name=GENERATE_PROBES, partition_key=key)
 
 
-def _latest_tags(instance: DagsterInstance, asset: str, partition: str) -> dict[str, str]:
+def _latest(instance: DagsterInstance, asset: str, partition: str) -> dg.AssetMaterialization | None:
     records_filter = AssetRecordsFilter(asset_key=AssetKey(asset), asset_partitions=[partition])
     records = instance.fetch_materializations(records_filter, limit=1).records
-    materialization = records[0].asset_materialization if records else None
-    return dict(materialization.tags or {}) if materialization else {}
+    return records[0].asset_materialization if records else None
 
 
 def _probes_finished(

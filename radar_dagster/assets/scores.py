@@ -1,5 +1,7 @@
 """Stage 2: scores, the verdict of a verifier on every criterion of every probe."""
 
+from datetime import timedelta
+
 import dagster as dg
 import pandas as pd
 
@@ -13,13 +15,14 @@ from radar_dagster.assets.common import (
     table_columns,
     table_version,
 )
+from radar_dagster.config import Workspace
 from radar_dagster.models.stages import judge_probes
 from radar_dagster.partitions import BENCHMARK, PAIR, Partitions, dimensions, parse_pair
 from radar_dagster.resources.models import ModelsResource, log_progress
 from radar_dagster.rubric.rows import rubric_from_frame
 
 
-def score_assets(partitions: Partitions) -> list[dg.AssetsDefinition]:
+def score_assets(workspace: Workspace, partitions: Partitions) -> list[dg.AssetsDefinition]:
     """`scores`."""
 
     @dg.asset(
@@ -32,6 +35,7 @@ def score_assets(partitions: Partitions) -> list[dg.AssetsDefinition]:
         owners=OWNERS,
         pool="judgement",
         code_version=code_version(1),
+        freshness_policy=_freshness(workspace),
         metadata=table_columns("scores"),
         description="The verifier's level for each probe on each criterion, one fresh call apiece that says nothing of "
         "the probe's target, direction or generator; p = (score − min) / (max − min). One row per probe × criterion; a "
@@ -48,3 +52,10 @@ def score_assets(partitions: Partitions) -> list[dg.AssetsDefinition]:
         return dg.Output(frame, metadata=metadata, data_version=table_version(frame, ["call_key", "state", "score"]))
 
     return [scores]
+
+
+def _freshness(workspace: Workspace) -> dg.FreshnessPolicy | None:
+    """Dagster keeps freshness by asset, not by partition: scores are overdue when no pair was judged for too long."""
+    if not workspace.schedule.production_pairs:
+        return None
+    return dg.FreshnessPolicy.time_window(fail_window=timedelta(days=workspace.schedule.max_age_days))

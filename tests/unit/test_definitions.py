@@ -1,0 +1,96 @@
+"""The definitions of a workspace: what is there, what runs by itself and what waits for a person."""
+
+from datetime import timedelta
+
+import dagster as dg
+import pytest
+
+from radar_dagster.config import ScheduleSection, Workspace
+from radar_dagster.definitions import build_definitions
+from radar_dagster.tables import SCHEMAS
+
+FREE = {key for key in SCHEMAS if key not in {"rubric", "probes", "scores"}}
+
+
+@pytest.fixture(scope="module")
+def repository() -> dg.RepositoryDefinition:
+    return build_definitions(Workspace()).get_repository_def()
+
+
+def test_every_table_is_an_asset_and_the_rubric_file_is_watched(repository: dg.RepositoryDefinition) -> None:
+    keys = {key.to_user_string() for key in repository.asset_graph.get_all_asset_keys()}
+    assert keys == {*SCHEMAS, "rubric_file"}
+
+
+def test_assets_that_cost_calls_are_never_automated(repository: dg.RepositoryDefinition) -> None:
+    graph = repository.asset_graph
+    automated = {key.to_user_string() for key in graph.get_all_asset_keys() if graph.get(key).automation_condition}
+    assert automated == FREE
+
+
+def test_every_asset_says_what_it_is_who_owns_it_and_which_columns_it_has(
+    repository: dg.RepositoryDefinition,
+) -> None:
+    for key in repository.asset_graph.materializable_asset_keys:
+        node = repository.asset_graph.get(key)
+        name = key.to_user_string()
+        assert node.description, name
+        assert node.group_name != "default", name
+        assert list(node.owners) == ["team:evaluation"], name
+        assert node.code_version, name
+        assert node.kinds, name
+        columns = [column.name for column in node.metadata["dagster/column_schema"].columns]
+        assert columns == SCHEMAS[name].names, name
+
+
+def test_every_check_knows_its_partitions_and_gates_are_blocking(repository: dg.RepositoryDefinition) -> None:
+    checks = {key.name: repository.asset_graph.get(key) for key in repository.asset_graph.asset_check_keys}
+    assert set(checks) == {
+        "rubric_is_valid", "probes_expectations", "ok_share_gate", "scores_expectations", "self_effect_gate",
+        "coupling_is_sound",
+    }  # fmt: skip
+    assert all(check.blocking and check.partitions_def is not None for check in checks.values())
+
+
+def test_schedules_and_sensors_are_off_until_somebody_switches_them_on(repository: dg.RepositoryDefinition) -> None:
+    assert [s.name for s in repository.schedule_defs] == ["rejudge_production_pairs"]
+    own = [s for s in repository.sensor_defs if s.name in {"rubric_changed", "probes_finished"}]
+    assert len(own) == 2
+    assert all(s.default_status is dg.DefaultSensorStatus.STOPPED for s in own)
+    assert all(s.default_status is dg.DefaultScheduleStatus.STOPPED for s in repository.schedule_defs)
+
+
+def test_steps_that_call_models_have_pools(repository: dg.RepositoryDefinition) -> None:
+    graph = repository.asset_graph
+    pools = {asset: graph.get(dg.AssetKey(asset)).pools for asset in ("probes", "scores", "leakage")}
+    assert pools == {"probes": {"generation"}, "scores": {"judgement"}, "leakage": set()}
+
+
+def test_scores_go_stale_only_where_production_pairs_are_named() -> None:
+    def policy(schedule: ScheduleSection) -> object:
+        graph = build_definitions(Workspace(schedule=schedule)).resolve_asset_graph()
+        return graph.get(dg.AssetKey("scores")).freshness_policy
+
+    assert policy(ScheduleSection()) is None
+    named = policy(ScheduleSection(production_pairs=("editor~reader",), max_age_days=3))
+    assert named == dg.FreshnessPolicy.time_window(fail_window=timedelta(days=3))
+
+
+def test_changed_settings_change_the_code_version_of_what_uses_them_alone() -> None:
+    def versions(**audit: object) -> dict[str, str | None]:
+        workspace = Workspace.model_validate({"audit": audit})
+        graph = build_definitions(workspace).resolve_asset_graph()
+        return {key.to_user_string(): graph.get(key).code_version for key in graph.materializable_asset_keys}
+
+    base = versions()
+    gate = versions(coupling={"gate": 0.3})
+    assert {asset for asset in base if base[asset] != gate[asset]} == FREE
+    probes = versions(probes=5)
+    assert {asset for asset in base if base[asset] != probes[asset]} == {"probes", "audit_report"}
+
+
+def test_a_resource_can_be_swapped() -> None:
+    swapped = object()
+    definitions = build_definitions(Workspace(), {"expectations": swapped})
+    assert definitions.resources is not None
+    assert definitions.resources["expectations"] is swapped
