@@ -20,7 +20,6 @@ from radar_dagster.partitions import BENCHMARK, GENERATOR, Partitions, dimension
 from radar_dagster.resources.models import ModelsResource, log_progress
 from radar_dagster.rubric.rows import rubric_from_frame
 
-
 #: Metadata of a probes partition: the version of the rubric that it was made from.
 RUBRIC_VERSION = "rubric_version"
 
@@ -49,7 +48,11 @@ def probe_assets(workspace: Workspace, partitions: Partitions) -> list[dg.Assets
         loaded = rubric_from_frame(dims[BENCHMARK], rubric)
         progress = log_progress(context.log, "probes")
         frame = make_probes(loaded, models.door, dims[GENERATOR], workspace.audit.probes, progress)
-        metadata: dict[str, Any] = {"model": models.door.spec(dims[GENERATOR]).model, "probes": len(frame), RUBRIC_VERSION: loaded.content_hash[:16]}
+        metadata: dict[str, Any] = {
+            "model": models.door.spec(dims[GENERATOR]).model,
+            "probes": len(frame),
+            RUBRIC_VERSION: loaded.content_hash[:16],
+        }
         metadata |= state_metadata(frame.rename(columns={"target": "criterion"}))
         return dg.Output(frame, metadata=metadata, data_version=table_version(frame, ["call_key", "state", "text"]))
 
