@@ -19,7 +19,7 @@ test: $(STAMP) ## run every test, the slow ones and the browser's included
 	$(BIN)/pytest
 
 quick: $(STAMP) ## run the unit tests that take under a minute
-	$(BIN)/pytest -m "not slow and not browser" tests/unit radar_dagster
+	$(BIN)/pytest -n auto -m "not slow and not browser" tests/unit radar_dagster
 
 lint: $(STAMP) ## ruff and mypy
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -122,7 +122,7 @@ def _pace(ask: Callable[[_Request], object], requests: Sequence[_Request]) -> fl
 
 
 def _times(calls: int, pace: float | None) -> float | None:
-    return None if pace is None else round(calls * pace, 1)
+    return None if pace is None else calls * pace
 
 
 def _usd(spec: ModelSpec) -> float | None:
@@ -232,7 +232,7 @@ def _show(selection: Selection, document: Mapping[str, Any]) -> None:
 
 def _cells(row: Mapping[str, Any], seconds: float | None) -> list[str]:
     usd = "unknown" if row["usd"] is None else f"{row['usd']:,.2f}"
-    duration = "unknown" if seconds is None else f"{seconds:,.0f} s" if seconds < 600 else f"{seconds / 60:,.0f} min"
+    duration = "unknown" if seconds is None else f"{seconds:,.1f} s" if seconds < 10 else f"{seconds:,.0f} s" if seconds < 600 else f"{seconds / 60:,.0f} min"
     return [row["stage"], *(f"{row[name]:,}" for name in _COLUMNS[1:4]), usd, duration]
 
 

@@ -124,6 +124,6 @@ def _level(score: object) -> int | None:
         return score
     if isinstance(score, float):
         return int(score) if score.is_integer() else None
-    if isinstance(score, str) and re.fullmatch(r"\s*[+-]?[0-9]{1,9}\s*", score):
-        return int(score)
+    if isinstance(score, str) and re.fullmatch(r"[+-]?[0-9]{1,9}", score.strip()):
+        return int(score.strip())
     return None
