@@ -232,8 +232,15 @@ def _show(selection: Selection, document: Mapping[str, Any]) -> None:
 
 def _cells(row: Mapping[str, Any], seconds: float | None) -> list[str]:
     usd = "unknown" if row["usd"] is None else f"{row['usd']:,.2f}"
-    duration = "unknown" if seconds is None else f"{seconds:,.1f} s" if seconds < 10 else f"{seconds:,.0f} s" if seconds < 600 else f"{seconds / 60:,.0f} min"
-    return [row["stage"], *(f"{row[name]:,}" for name in _COLUMNS[1:4]), usd, duration]
+    return [row["stage"], *(f"{row[name]:,}" for name in _COLUMNS[1:4]), usd, _duration(seconds)]
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "unknown"
+    if seconds >= 600:
+        return f"{seconds / 60:,.0f} min"
+    return f"{seconds:,.0f} s" if seconds >= 10 else f"{seconds:,.1f} s"
 
 
 def _million(tokens: int) -> str:
