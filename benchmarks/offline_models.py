@@ -21,7 +21,7 @@ from radar_dagster.models.naming import ModelSpec
 from radar_dagster.models.providers.offline.aspects import profile
 from radar_dagster.models.providers.offline.features import features
 from radar_dagster.models.providers.offline.measures import measure
-from radar_dagster.models.requests import DIRECTIONS, GenerationRequest, JudgementRequest
+from radar_dagster.models.stages import judge_probes, make_probes
 from radar_dagster.rubric.loading import benchmark_path, load_rubric, shipped_benchmarks
 from radar_dagster.rubric.model import Rubric
 from radar_dagster.stats.audit import CouplingTables, analyse
@@ -35,40 +35,10 @@ def offline_door() -> Door:
     return Door({"editor": ModelSpec(model="offline/editor"), "reader": ModelSpec(model="offline/reader")})
 
 
-def generation_requests(rubric: Rubric, probes: int = PROBES) -> list[GenerationRequest]:
-    """All requests of Stage 1."""
-    return [
-        GenerationRequest(task=task, criterion=criterion, direction=direction, sample=sample)
-        for task in rubric.tasks
-        for criterion in rubric.criteria
-        for direction in DIRECTIONS
-        for sample in range(1, probes + 1)
-    ]
-
-
 def score_frame(rubric: Rubric, probes: int = PROBES) -> pd.DataFrame:
-    """Stages 1 and 2: one row per probe and criterion with the columns that `analyse` reads."""
+    """Stages 1 and 2 of an offline cell: the table `scores`."""
     door = offline_door()
-    asked = generation_requests(rubric, probes)
-    rows = []
-    for request, made in zip(asked, door.generate("editor", asked), strict=True):
-        judged = [
-            JudgementRequest(task=request.task, criterion=criterion, response=made.reply.text or "")
-            for criterion in rubric.criteria
-        ]
-        for criterion, call in zip(rubric.criteria, door.judge("reader", judged), strict=True):
-            score = call.reply.score
-            rows.append(
-                {
-                    "task": request.task.id,
-                    "target": request.criterion.id,
-                    "direction": request.direction,
-                    "probe": made.key,
-                    "criterion": criterion.id,
-                    "p": None if score is None else criterion.scale.proportion(score),
-                }
-            )
-    return pd.DataFrame(rows)
+    return judge_probes(rubric, make_probes(rubric, door, "editor", probes), door, "reader")
 
 
 def audit(rubric: Rubric, probes: int = PROBES) -> CouplingTables:
@@ -133,34 +103,27 @@ def speeds() -> None:
     """Time one cell and print rates and ratios."""
     rubric = load_rubric(benchmark_path("helpsteer2"))
     door = offline_door()
-    asked = generation_requests(rubric)
     start = time.perf_counter()
-    made = door.generate("editor", asked)
+    made = make_probes(rubric, door, "editor", PROBES)
     first = time.perf_counter() - start
     start = time.perf_counter()
-    door.generate("editor", asked)
+    make_probes(rubric, door, "editor", PROBES)
     generating = time.perf_counter() - start
-    judged = [
-        JudgementRequest(task=request.task, criterion=criterion, response=call.reply.text or "")
-        for request, call in zip(asked, made, strict=True)
-        for criterion in rubric.criteria
-    ]
-    door.judge("reader", judged)  # words become known
+    judged = len(judge_probes(rubric, made, door, "reader"))  # words become known
     forget()
     start = time.perf_counter()
-    door.judge("reader", judged)
+    judge_probes(rubric, made, door, "reader")
     cached = time.perf_counter() - start
+    forget()
     start = time.perf_counter()
-    for request in judged:
-        forget()
-        door.judge("reader", [request])
+    judge_probes(rubric, made, door, "reader", lambda _done, _total: forget())
     uncached = time.perf_counter() - start
-    print(f"first {len(asked)} probes, dictionary and word lists loaded on the way: {first:.2f} s")
-    print(f"probes:     {len(asked) / generating:8.0f} per second")
-    print(f"judgements: {len(judged) / cached:8.0f} per second, {len(judged)} in {cached:.2f} s")
-    print(f"judgements without kept features: {len(judged) / uncached:.0f} per second")
+    print(f"first {len(made)} probes, dictionary and word lists loaded on the way: {first:.2f} s")
+    print(f"probes:     {len(made) / generating:8.0f} per second")
+    print(f"judgements: {judged / cached:8.0f} per second, {judged} in {cached:.2f} s")
+    print(f"judgements without kept features: {judged / uncached:.0f} per second")
     print(f"keeping a text's features makes judging {uncached / cached:.1f} times as fast")
-    print(f"a judgement takes {cached / len(judged) / (generating / len(asked)):.2f} times as long as a probe")
+    print(f"a judgement takes {cached / judged / (generating / len(made)):.2f} times as long as a probe")
 
 
 def main() -> None:

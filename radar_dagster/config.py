@@ -6,8 +6,10 @@ Here: the shape of the file and how it is found. Not here: anything that acts on
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Any, Self
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -31,7 +33,7 @@ WORKSPACE_VARIABLE = "RADAR_WORKSPACE"
 
 DEFAULT_MODELS = {"editor": ModelSpec(model="offline/editor"), "reader": ModelSpec(model="offline/reader")}
 
-Share = Annotated[float, Field(ge=0, le=1)]
+_CRON = re.compile(r"^([0-9*/,-]+\s+){3}[0-9A-Za-z*/,-]+\s+[0-9A-Za-z*/,#-]+$")
 
 
 class _Section(BaseModel):
@@ -42,7 +44,7 @@ class AuditSection(_Section):
     """How probes are drawn and how the statistics are computed; see docs/statistics.md."""
 
     probes: int = Field(default=3, ge=1, le=1000, description="probes per (task, criterion, direction)")
-    tasks: tuple[str, ...] | int | None = Field(
+    tasks: tuple[str, ...] | Annotated[int, Field(ge=1, strict=True)] | None = Field(
         default=None, description="task ids, or the first so many; all if absent"
     )
     coupling: CouplingSettings = CouplingSettings()
@@ -58,6 +60,22 @@ class ScheduleSection(_Section):
     production_pairs: tuple[str, ...] = ()
     #: Scores older than this show as overdue in the UI, once production pairs are named.
     max_age_days: float = Field(default=8, gt=0)
+
+    @field_validator("cron")
+    @classmethod
+    def _cron(cls, value: str) -> str:
+        if not _CRON.match(value):  # whether each number is in range, Dagster says when it builds the schedule
+            raise ValueError("expected five cron fields (minute hour day month weekday)")
+        return value
+
+    @field_validator("timezone")
+    @classmethod
+    def _timezone(cls, value: str) -> str:
+        try:
+            ZoneInfo(value)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise ValueError("expected an IANA time zone such as Europe/Berlin") from None
+        return value
 
 
 class SensorSection(_Section):
@@ -80,6 +98,24 @@ class Workspace(_Section):
     audit: AuditSection = AuditSection()
     schedule: ScheduleSection = ScheduleSection()
     sensors: SensorSection = SensorSection()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _models_where_they_are_used(cls, document: Any) -> Any:
+        """Accept `verifiers: {ours: python/judges:score}`: one line that names a model and gives it its role."""
+        if not isinstance(document, dict):
+            return document
+        document = dict(document)
+        inline = {role: document[role] for role in ("generators", "verifiers") if isinstance(document.get(role), dict)}
+        if not inline:
+            return document
+        models = document.get("models", {})
+        for role, named in inline.items():
+            document[role] = list(named)
+            models = _merged(models, named, role)
+        if "models" not in document and isinstance(models, dict):
+            models = {**DEFAULT_MODELS, **models}  # the other role may still be the default one
+        return {**document, "models": models}
 
     @field_validator("benchmarks", mode="before")
     @classmethod
@@ -165,6 +201,16 @@ class Workspace(_Section):
         return (self.root / IMPLICIT_FOLDER / "dagster").resolve()
 
 
+def _merged(models: Any, named: dict[Any, Any], role: str) -> Any:
+    """`models` with those that a role defines itself; an alias may stand for one model only."""
+    if not isinstance(models, dict):
+        return models
+    for alias, spec in named.items():
+        if alias in models and models[alias] != spec:
+            raise ValueError(f"{role} and models give {alias!r} two different models")
+    return {**models, **named}
+
+
 def _benchmark_entry(item: Any) -> tuple[str, str | None]:
     if not isinstance(item, str):
         raise ValueError(f"a benchmark is a shipped name or the path of a rubric file, found {item!r:.80}")
@@ -176,6 +222,8 @@ def _benchmark_entry(item: Any) -> tuple[str, str | None]:
 def load_workspace(path: Path) -> Workspace:
     """Read a radar.yaml; BadInputError names file, line, place and expectation."""
     document = load_yaml_mapping(path)
+    if "root" in document:  # a field of the model, but never the file's to set
+        raise BadInputError(f"{path}: root: unknown key: paths are relative to the file's own folder")
     workspace = validate_document(Workspace, document, path)
     # The implicit workspace lies inside .radar itself; paths in it are relative to the folder that holds .radar.
     root = path.resolve().parent
@@ -191,11 +239,21 @@ def find_workspace_file(start: Path) -> Path | None:
     return None
 
 
+def workspace_file() -> Path | None:
+    """The radar.yaml in charge: the one that `RADAR_WORKSPACE` names, else the nearest; None if there is none."""
+    start = _start()
+    return start if start.is_file() else find_workspace_file(start)
+
+
 def current_workspace() -> Workspace:
-    """This process's workspace: `RADAR_WORKSPACE`, else the nearest radar.yaml, else the defaults in this folder."""
+    """This process's workspace: that of `workspace_file()`, else the defaults in the folder where the search began."""
+    found = workspace_file()
+    return load_workspace(found) if found else Workspace(root=_start())
+
+
+def _start() -> Path:
+    """The file or folder at which the search for radar.yaml begins."""
     named = os.environ.get(WORKSPACE_VARIABLE)
-    start = Path(named) if named else Path.cwd()
-    if named and not start.exists():
+    if named and not Path(named).exists():
         raise BadInputError(f"{WORKSPACE_VARIABLE} is {named}, which does not exist")
-    found = start if start.is_file() else find_workspace_file(start.resolve())
-    return load_workspace(found) if found else Workspace(root=start.resolve())
+    return (Path(named) if named else Path.cwd()).resolve()

@@ -1,6 +1,8 @@
 """The Dagster definitions of a workspace: `build_definitions` and the module-level `defs`; nothing else.
 
 Tests, the command line and special deployments go through the builder and swap resources with `resource_overrides`.
+
+Not here: any asset, check, job or sensor of its own.
 """
 
 from __future__ import annotations
@@ -9,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
-from dagster_duckdb import DuckDBResource
 
 from radar_dagster.assets.coupling import coupling_assets
 from radar_dagster.assets.probes import probe_assets
@@ -24,7 +25,7 @@ from radar_dagster.checks.scores import score_checks
 from radar_dagster.config import Workspace, current_workspace
 from radar_dagster.jobs import build_jobs
 from radar_dagster.partitions import build_partitions
-from radar_dagster.resources.lake import Catalogue, LakeIOManager
+from radar_dagster.resources.lake import LakeIOManager
 from radar_dagster.resources.models import ModelsResource
 from radar_dagster.schedules import build_schedules
 from radar_dagster.sensors import build_sensors
@@ -36,7 +37,6 @@ def build_definitions(workspace: Workspace, resource_overrides: Mapping[str, Any
     jobs = build_jobs(partitions)
     resources = {
         "lake": LakeIOManager(url=workspace.store_url),
-        "catalogue": Catalogue(url=workspace.store_url, engine=DuckDBResource(database=":memory:")),
         "models": ModelsResource.of(workspace),
         "expectations": ExpectationRunner(),
     }

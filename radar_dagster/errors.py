@@ -1,6 +1,6 @@
 """The errors that reach a person, each with the exit code of the command line.
 
-Only what a user can act on belongs here; a bug stays an ordinary exception with its traceback.
+Here: what a user can act on. Not here: bugs, which stay ordinary exceptions with their traceback.
 """
 
 from __future__ import annotations
@@ -16,12 +16,6 @@ class BadInputError(RadarError):
     """A file, a row or an option is not what was expected: nothing was written (exit 2)."""
 
     exit_code = 2
-
-
-class InconclusiveError(RadarError):
-    """The data cannot carry the conclusion that was asked for (exit 3)."""
-
-    exit_code = 3
 
 
 class OperationalError(RadarError):

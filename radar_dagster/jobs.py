@@ -2,6 +2,8 @@
 
 Assets with different partitions can't share a job, so an audit is three runs: the rubric of a benchmark, the probes of
 a generator, and everything of a pair from the scores on.
+
+Not here: when they run (`schedules.py`, `sensors.py`), and running them from a terminal (`runs.py`).
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Here: where a partition lies, how it is written and read. Not here: what the tables mean (`tables.py`), and Dagster
 (`resources/lake.py`), which `radar sql` and `radar trace` can do without.
 
-Why files and not tables in one DuckDB file: such a file has one writer process and its readers block it, while
-partitions are written by parallel runs.
+Partitions are written by parallel runs, which one DuckDB file would not stand: a single process may write to it, and
+nobody may read meanwhile. Hence files.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -90,11 +90,15 @@ class Lake:
 
     def partitions(self, asset: str) -> list[dict[str, str]]:
         """The dimensions of every partition of the table that exists, sorted."""
-        paths = self._fs.glob(f"{self._root}/{asset}/**/{TABLE_FILE}")
-        return sorted((self._dims_of(asset, path) for path in paths), key=lambda dims: list(dims.items()))
+        return sorted((self._dims_of(asset, path) for path in self._files(asset)), key=lambda dims: list(dims.items()))
+
+    def _files(self, asset: str) -> list[str]:
+        """Every partition's file. Not a glob: the root is a path, whatever characters it holds."""
+        found: list[str] = self._fs.find(f"{self._root}/{asset}")
+        return sorted(path for path in found if path.endswith(f"/{TABLE_FILE}"))
 
     def _dims_of(self, asset: str, path: str) -> dict[str, str]:
-        folders = path.split(f"/{asset}/", 1)[1].split("/")[:-1]
+        folders = path.removeprefix(f"{self._root}/{asset}/").split("/")[:-1]
         return {dim: unquote(value) for dim, value in (folder.split("=", 1) for folder in folders)}
 
     def _write_bytes(self, path: str, data: bytes) -> None:
@@ -120,19 +124,42 @@ class Lake:
         if not self._local:
             connection.register_filesystem(self._fs)
         for asset in SCHEMAS:
-            paths = self._fs.glob(f"{self._root}/{asset}/**/{TABLE_FILE}")
-            if not paths:
-                continue
-            glob = f"{self._root if self._local else self.url}/{asset}/**/{TABLE_FILE}".replace("'", "''")
-            extra = ""
-            if "pair=" in paths[0]:
-                extra = ", split_part(pair, '~', 1) AS generator, split_part(pair, '~', 2) AS verifier"
-            connection.execute(
-                f'CREATE OR REPLACE VIEW "{asset}" AS SELECT *{extra} '
-                f"FROM read_parquet('{glob}', hive_partitioning = true, hive_types_autocast = false)"
-            )
-            made.append(asset)
+            paths = self._files(asset)
+            if paths:
+                connection.execute(f'CREATE OR REPLACE VIEW "{asset}" AS {self._select(asset, paths)}')
+                made.append(asset)
         return made
+
+    def _select(self, asset: str, paths: Sequence[str]) -> str:
+        """SQL that reads a table's files; the dimensions come from our own names, not from the folders of the root."""
+        urls = [path if self._local else self._fs.unstrip_protocol(path) for path in paths]
+        places = [_with_models(self._dims_of(asset, path)) for path in paths]
+        rows = ", ".join(
+            "(" + ", ".join(map(_sql_text, (url, *dims.values()))) + ")" for url, dims in zip(urls, places, strict=True)
+        )
+        files = ", ".join(_sql_text(_no_pattern(url)) for url in urls)
+        return (
+            f"SELECT data.* EXCLUDE (filename), place.* EXCLUDE (filename) "
+            f"FROM read_parquet([{files}], filename = true, hive_partitioning = false) AS data "
+            f"JOIN (VALUES {rows}) AS place (filename, {', '.join(places[0])}) USING (filename)"
+        )
+
+
+def _with_models(dims: dict[str, str]) -> dict[str, str]:
+    """The dimensions of a partition, with the two models of a pair beside it."""
+    if "pair" not in dims:
+        return dims
+    generator, _, verifier = dims["pair"].partition("~")
+    return {**dims, "generator": generator, "verifier": verifier}
+
+
+def _sql_text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _no_pattern(path: str) -> str:
+    """DuckDB takes every name for a pattern; a character in brackets stands for itself."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in path)
 
 
 def table_of(asset: str, frame: pd.DataFrame) -> pa.Table:
@@ -157,7 +184,7 @@ def table_of(asset: str, frame: pd.DataFrame) -> pa.Table:
 
 def frame_of(table: pa.Table) -> pd.DataFrame:
     """An Arrow table as a frame: integers that may be null as Int64, texts that are null as None."""
-    frame = table.to_pandas()
+    frame: pd.DataFrame = table.to_pandas()
     for field in table.schema:
         if pa.types.is_integer(field.type) and field.nullable:
             frame[field.name] = table.column(field.name).to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)

@@ -1,7 +1,9 @@
 """Partition definitions, the mapping between them, and the one codec for pair keys.
 
-Dagster multi-partitions have exactly two dimensions, so generator and verifier share one: the pair.
-https://docs.dagster.io/guides/build/partitions-and-backfills
+A partition of Dagster's has two dimensions at most. The benchmark is one of them, so generator and verifier share the
+other as a pair. https://docs.dagster.io/guides/build/partitions-and-backfills
+
+Not here: which values they take (`config.py`), and where a partition is stored (`lake.py`).
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 The command line and the tests go through here; `radar dev` shows the same runs afterwards. Nothing is computed here
 that an asset does not compute.
+
+Not here: which cells are wanted, and what is said of them (`cli/audit.py`).
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ from radar_dagster.config import Workspace
 from radar_dagster.definitions import build_definitions
 from radar_dagster.errors import OperationalError
 from radar_dagster.lake import Lake
-from radar_dagster.models.door import Door
 from radar_dagster.models.replies import State
-from radar_dagster.models.stages import check_models, probe_requests
+from radar_dagster.models.requests import request_key
+from radar_dagster.models.stages import probe_requests
 from radar_dagster.partitions import BENCHMARK, GENERATOR, PAIR, Pair, multi_key
 from radar_dagster.rubric.model import Rubric
 
@@ -47,6 +49,24 @@ class Cell:
         return {BENCHMARK: self.benchmark, PAIR: self.pair.key}
 
 
+@dataclass(frozen=True)
+class FailedCheck:
+    """An asset check that failed in a run; one that does not block is a warning. The partition is the run's."""
+
+    asset: str
+    partition: str
+    description: str
+    blocking: bool
+
+    def concerns(self, cell: Cell) -> bool:
+        """Whether the check looked at the probes or the scores of this cell."""
+        return self.partition in (_probes_key(cell.benchmark, cell.pair.generator), multi_key(**cell.dims))
+
+
+def _probes_key(benchmark: str, generator: str) -> str:
+    return multi_key(**{BENCHMARK: benchmark, GENERATOR: generator})
+
+
 def open_instance(workspace: Workspace) -> dg.DagsterInstance:
     """The workspace's Dagster instance, made on first use."""
     home = workspace.dagster_home
@@ -66,7 +86,6 @@ class Runner:
         self._instance = instance
         self._listener = listener
         self._definitions = build_definitions(workspace)
-        self._door = Door(workspace.models, plugins=workspace.root)
 
     def start_checks(self) -> None:
         """Let Great Expectations be imported, in its own process, while the audit runs; `check_data` asks it later."""
@@ -75,60 +94,63 @@ class Runner:
     def audit(self, benchmark: str, pairs: Iterable[Pair], *, fresh: bool = False) -> list[Cell]:
         """Audit a benchmark with each pair: rubric, probes of each generator, then scores to report of each pair.
 
-        Probes that were made by the same requests are used again unless `fresh`. Raises BadInputError before any call
-        if a model can't serve the rubric, and OperationalError if a run failed for another reason than a gate.
+        Probes that were made by the same requests are used again unless `fresh`. Whether the models can serve the
+        rubric is for the caller to ask first (`stages.check_models`). Raises OperationalError if a run failed for
+        another reason than a gate.
         """
         pairs = list(pairs)
         self.start_checks()
-        check_models(self.workspace.rubric(benchmark), self._door, [], [pair.verifier for pair in pairs])
         self.write_probes(benchmark, list(dict.fromkeys(pair.generator for pair in pairs)), fresh=fresh)
         return [self._cell(benchmark, pair) for pair in pairs]
 
     def write_probes(self, benchmark: str, generators: Sequence[str], *, fresh: bool = False) -> None:
         """Load the rubric and let each generator write its probes, unless they are there and current."""
         rubric = self.workspace.rubric(benchmark)
-        check_models(rubric, self._door, generators, [])
-        self._run(jobs.LOAD_RUBRICS, benchmark)
+        self.run_job(jobs.LOAD_RUBRICS, benchmark)
         for generator in generators:
             if fresh or not self._has_probes(benchmark, rubric, generator):
                 self._listener(f"{benchmark}: {generator} writes the probes")
-                self._run(jobs.AUDIT_PROBES, multi_key(**{BENCHMARK: benchmark, GENERATOR: generator}))
+                self.run_job(jobs.AUDIT_PROBES, _probes_key(benchmark, generator))
             else:
                 self._listener(f"{benchmark}: the probes of {generator} are there and current")
 
     def report(self, benchmark: str, pair: Pair) -> Cell:
         """Compute the statistics and the report of a cell again, from the scores that exist. Gates are data here."""
-        self._run(jobs.ANALYSE_UNGATED, multi_key(**{BENCHMARK: benchmark, PAIR: pair.key}))
+        self.run_job(jobs.ANALYSE_UNGATED, multi_key(**{BENCHMARK: benchmark, PAIR: pair.key}))
         return Cell(benchmark, pair, ())
 
-    def check_data(self, cells: Sequence[Cell]) -> list[str]:
-        """Run the expectation suites on the cells' probes and scores; returns what failed, in words."""
-        faults: list[str] = []
+    def check_data(self, cells: Sequence[Cell]) -> list[FailedCheck]:
+        """Run the expectation suites on the cells' probes and scores; returns what failed, warnings included."""
+        failed: list[FailedCheck] = []
         for benchmark, generator in dict.fromkeys((cell.benchmark, cell.pair.generator) for cell in cells):
-            key = multi_key(**{BENCHMARK: benchmark, GENERATOR: generator})
-            faults += self._run(jobs.CHECK_PROBES, key)
+            failed += self.run_job(jobs.CHECK_PROBES, _probes_key(benchmark, generator))
         for cell in cells:
-            faults += self._run(jobs.CHECK_SCORES, multi_key(**cell.dims))
-        return faults
+            failed += self.run_job(jobs.CHECK_SCORES, multi_key(**cell.dims))
+        return failed
 
     def _has_probes(self, benchmark: str, rubric: Rubric, generator: str) -> bool:
         dims = {BENCHMARK: benchmark, GENERATOR: generator}
         if not self.lake.exists("probes", **dims):
             return False
         stored = self.lake.read("probes", **dims)
-        wanted = [self._door.key(generator, request) for request in probe_requests(rubric, self.workspace.audit.probes)]
+        spec = self.workspace.models[generator]
+        wanted = [request_key(spec, request) for request in probe_requests(rubric, self.workspace.audit.probes)]
         return bool((stored["state"] == State.OK).all()) and stored["call_key"].tolist() == wanted
 
     def _cell(self, benchmark: str, pair: Pair) -> Cell:
         self._listener(f"{benchmark}: {pair.verifier} judges the probes of {pair.generator}")
-        stopped_by = self._run(jobs.AUDIT_PAIR, multi_key(**{BENCHMARK: benchmark, PAIR: pair.key}))
+        failed = self.run_job(jobs.AUDIT_PAIR, multi_key(**{BENCHMARK: benchmark, PAIR: pair.key}))
+        stopped_by = tuple(f"{check.asset}: {check.description}" for check in failed if check.blocking)
         if stopped_by:
             # The gate is data too: the page that says why nothing can be read is made in a run of its own.
             self.report(benchmark, pair)
-        return Cell(benchmark, pair, tuple(stopped_by))
+        return Cell(benchmark, pair, stopped_by)
 
-    def _run(self, job: str, partition_key: str) -> list[str]:
-        """Run a job on a partition; returns the descriptions of blocking checks that failed."""
+    def run_job(self, job: str, partition_key: str) -> list[FailedCheck]:
+        """Run a job on a partition; returns the checks that failed.
+
+        OperationalError when the run failed and no blocking check says why, KeyboardInterrupt when Ctrl-C ended it.
+        """
         result = self._definitions.resolve_job_def(job).execute_in_process(
             # Not `partition_key=`: its definition is looked for among the job's assets, and a job of checks has none.
             tags={"dagster/partition": partition_key},
@@ -137,13 +159,18 @@ class Runner:
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
         )
         failed = [
-            f"{evaluation.asset_check_key.asset_key.to_user_string()}: {evaluation.description}"
+            FailedCheck(
+                asset=evaluation.asset_check_key.asset_key.to_user_string(),
+                partition=partition_key,
+                description=evaluation.description or evaluation.check_name,
+                blocking=bool(evaluation.blocking) and evaluation.severity is dg.AssetCheckSeverity.ERROR,
+            )
             for evaluation in result.get_asset_check_evaluations()
-            if not evaluation.passed and evaluation.blocking and evaluation.severity is dg.AssetCheckSeverity.ERROR
+            if not evaluation.passed
         ]
         if _interrupted(result):
             raise KeyboardInterrupt
-        if not result.success and not failed:
+        if not result.success and not any(check.blocking for check in failed):
             raise OperationalError(_failure(job, partition_key, result))
         return failed
 

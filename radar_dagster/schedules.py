@@ -1,10 +1,16 @@
-"""Schedules: production pairs are judged again on the cron of radar.yaml. https://docs.dagster.io/guides/automate/schedules"""
+"""Schedules: production pairs are judged again on the cron of radar.yaml.
+
+https://docs.dagster.io/guides/automate/schedules
+
+Here: which runs a tick asks for. Not here: what they run (`jobs.py`), and what follows an event (`sensors.py`).
+"""
 
 from collections.abc import Iterator
 
 import dagster as dg
 
 from radar_dagster.config import Workspace
+from radar_dagster.errors import BadInputError
 from radar_dagster.jobs import FULL_AUDIT
 from radar_dagster.partitions import BENCHMARK, PAIR, Pair, multi_key
 
@@ -15,7 +21,14 @@ def production_pairs(workspace: Workspace) -> list[str]:
 
 
 def build_schedules(workspace: Workspace) -> list[dg.ScheduleDefinition]:
-    """`rejudge_production_pairs`, off until somebody switches it on in the UI."""
+    """`rejudge_production_pairs`, off until somebody switches it on in the UI; BadInputError for an impossible cron."""
+    try:
+        return [_rejudge(workspace)]
+    except dg.DagsterInvalidDefinitionError:
+        raise BadInputError(f"radar.yaml: schedule.cron: no such cron schedule: {workspace.schedule.cron!r}") from None
+
+
+def _rejudge(workspace: Workspace) -> dg.ScheduleDefinition:
 
     @dg.schedule(
         name="rejudge_production_pairs",
@@ -33,4 +46,4 @@ def build_schedules(workspace: Workspace) -> list[dg.ScheduleDefinition]:
                 tags = {"radar/benchmark": benchmark, "radar/pair": pair, "radar/reason": "schedule"}
                 yield dg.RunRequest(run_key=f"{tick}:{key}", partition_key=key, tags=tags)
 
-    return [rejudge_production_pairs]
+    return rejudge_production_pairs

@@ -1,6 +1,8 @@
 """Sensors: a changed rubric file, and finished probes. https://docs.dagster.io/guides/automate/sensors
 
 Both are off until somebody switches them on in the UI: what they request can cost money.
+
+Here: noticing, and which runs that asks for. Not here: the clock (`schedules.py`), and what runs (`jobs.py`).
 """
 
 from __future__ import annotations
@@ -49,8 +51,9 @@ def _rubric_changed(workspace: Workspace, jobs: Sequence[UnresolvedAssetJobDefin
         description="Loads a rubric file whose content differs from the materialised rubric, then requests the probes "
         f"that were made from the old one, unless a benchmark takes more than {cap} generation calls.",
     )
-    def rubric_changed(context: dg.SensorEvaluationContext) -> Iterator[dg.RunRequest | dg.SkipReason]:
-        skipped = []
+    def rubric_changed(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        wanted: list[dg.RunRequest] = []
+        skipped: list[str] = []
         for benchmark in workspace.benchmarks:
             try:
                 rubric = workspace.rubric(benchmark)
@@ -63,9 +66,11 @@ def _rubric_changed(workspace: Workspace, jobs: Sequence[UnresolvedAssetJobDefin
             if any(request.job_name == GENERATE_PROBES for request in requests) and calls > cap:
                 skipped.append(f"{benchmark}: {calls} generation calls are above sensors.max_probe_calls ({cap})")
                 continue
-            yield from requests
-        if skipped:
-            yield dg.SkipReason("; ".join(skipped))
+            wanted += requests
+        for reason in skipped:
+            context.log.warning(reason)
+        # Dagster takes requests or a reason to skip, not both.
+        return dg.SensorResult(run_requests=wanted, skip_reason="; ".join(skipped) if skipped and not wanted else None)
 
     return rubric_changed
 
@@ -80,8 +85,14 @@ def _stale(instance: DagsterInstance, workspace: Workspace, benchmark: str, rubr
     for generator in workspace.generators:
         key = multi_key(**{BENCHMARK: benchmark, GENERATOR: generator})
         probes_made = _latest(instance, "probes", key)
-        if probes_made is not None and probes_made.metadata[RUBRIC_VERSION].value != version:
-            yield dg.RunRequest(f"{key}:{version}", job_name=GENERATE_PROBES, partition_key=key)
+        if probes_made is not None and _made_from(probes_made) != rubric.version:
+            yield dg.RunRequest(f"{key}:{rubric.version}", job_name=GENERATE_PROBES, partition_key=key)
+
+
+def _made_from(probes: dg.AssetMaterialization) -> object:
+    """The rubric's version as the probes recorded it; None for one that was reported by hand."""
+    recorded = probes.metadata.get(RUBRIC_VERSION)
+    return recorded.value if recorded else None
 
 
 def _latest(instance: DagsterInstance, asset: str, partition: str) -> dg.AssetMaterialization | None:

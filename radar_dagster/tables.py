@@ -2,6 +2,8 @@
 
 Column names and order are a public contract: other people's scripts read them. The partition (benchmark, generator,
 pair) is not a column: in the lake it is the folder, and DuckDB's views add it back.
+
+Not here: how a table is filled (`stats/`, `models/stages.py`) and stored (`lake.py`).
 """
 
 from __future__ import annotations
@@ -34,11 +36,11 @@ _CALL: dict[str, pa.DataType] = {
     "input_tokens": _INT, "output_tokens": _INT,
 }  # fmt: skip
 
-#: One row per probe, failures included.
+#: One row per probe, failures included; `rubric_version` is that of the rubric it was made from.
 PROBES = _schema(
     {
         "probe": _TEXT, "task": _TEXT, "target": _TEXT, "direction": _TEXT, "sample": _INT,
-        "state": _TEXT, "text": _TEXT, **_CALL,
+        "state": _TEXT, "text": _TEXT, "rubric_version": _TEXT, **_CALL,
     },
     nullable="text detail input_tokens output_tokens",
 )  # fmt: skip
@@ -47,7 +49,8 @@ PROBES = _schema(
 SCORES = _schema(
     {
         "probe": _TEXT, "task": _TEXT, "target": _TEXT, "direction": _TEXT, "sample": _INT, "criterion": _TEXT,
-        "state": _TEXT, "score": _INT, "p": _FLOAT, "reasoning": _TEXT, "rationale": _TEXT, **_CALL,
+        "state": _TEXT, "score": _INT, "p": _FLOAT, "reasoning": _TEXT, "rationale": _TEXT,
+        "rubric_version": _TEXT, **_CALL,
     },
     nullable="score p reasoning rationale detail call_key input_tokens output_tokens",
 )  # fmt: skip
@@ -107,8 +110,9 @@ SETTLING = _schema(
     nullable="value low high probes_needed",
 )  # fmt: skip
 
-#: One row: the policy's answer. `reasons` is a JSON list of sentences.
-VERDICT = _schema({"verdict": _TEXT, "exit_code": _INT, "reasons": _TEXT})
+#: One row: the policy's answer. `reasons` is a JSON list of sentences; `settings` a JSON object with the coupling
+#: settings and the policy with which stage 3 was computed.
+VERDICT = _schema({"verdict": _TEXT, "exit_code": _INT, "reasons": _TEXT, "settings": _TEXT})
 
 #: One row: where the report was written, relative to the store.
 AUDIT_REPORT = _schema({"path": _TEXT, "bytes": _INT, "sha256": _TEXT})

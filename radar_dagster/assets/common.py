@@ -1,4 +1,7 @@
-"""What all assets share: how a table is handed to the lake, data versions, owners, conditions, mappings, metadata."""
+"""What all assets share: how a table is handed to the lake, data versions, owners, conditions, mappings, metadata.
+
+Not here: an asset, or anything that one of them alone needs.
+"""
 
 from __future__ import annotations
 
@@ -49,10 +52,13 @@ def from_benchmark() -> dg.AssetIn:
 def state_metadata(frame: pd.DataFrame) -> dict[str, Any]:
     """The share of `ok` rows, counts of every state, and tokens (absent when the models count none).
 
-    `frame` has the columns criterion, direction, state, input_tokens, output_tokens.
+    `frame` has the columns criterion, direction, state, rule_based, input_tokens, output_tokens.
     """
     counts = frame["state"].value_counts()
-    metadata: dict[str, Any] = {"ok_share": float((frame["state"] == "ok").mean())}
+    metadata: dict[str, Any] = {
+        "rule_based": bool(frame["rule_based"].any()),
+        "ok_share": float((frame["state"] == "ok").mean()),
+    }
     metadata |= {f"state/{state}": int(count) for state, count in counts.items()}
     for column in ("input_tokens", "output_tokens"):
         known = frame[column].dropna()

@@ -1,6 +1,8 @@
-"""Stage 3: the coupling statistics of a cell, from its scores. Formulas: docs/statistics.md and `stats/`."""
+"""Stage 3: the coupling statistics of a cell, from its scores. Formulas: docs/statistics.md and `stats/`.
 
-import json
+Not here: the numbers themselves, and the pictures in the metadata (`pictures.py`).
+"""
+
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,11 +20,12 @@ from radar_dagster.assets.common import (
 )
 from radar_dagster.assets.pictures import coupling_pictures
 from radar_dagster.config import Workspace
+from radar_dagster.models.stages import require_version
 from radar_dagster.partitions import BENCHMARK, Partitions, dimensions
 from radar_dagster.rubric.rows import rubric_from_frame
-from radar_dagster.stats.audit import CouplingTables, analyse
-from radar_dagster.stats.verdict import Verdict, decide
-from radar_dagster.tables import COUPLING_TABLES, VERDICT
+from radar_dagster.stats.audit import analyse
+from radar_dagster.stats.verdict import decide, verdict_frame
+from radar_dagster.tables import COUPLING_TABLES
 
 _DESCRIPTIONS = {
     "self_effects": "SelfEffect(i): how far probes of criterion i move the score on i itself, mean over tasks of "
@@ -66,6 +69,7 @@ def coupling_assets(workspace: Workspace, partitions: Partitions) -> list[dg.Ass
     ) -> Iterator[dg.Output[pd.DataFrame]]:
         benchmark = dimensions(context.partition_key, partitions.pair)[BENCHMARK]
         loaded = rubric_from_frame(benchmark, rubric)
+        require_version(scores, loaded, "scores")
         tables = analyse(
             scores,
             settings=settings,
@@ -75,15 +79,10 @@ def coupling_assets(workspace: Workspace, partitions: Partitions) -> list[dg.Ass
         )
         verdict = decide(tables, scores, policy, settings.thresholds)
         pictures = coupling_pictures(loaded, tables, settings)
-        for table, frame in coupling_frames(tables, verdict).items():
+        frames = {name: getattr(tables, name) for name in COUPLING_TABLES if name != "verdict"}
+        frames["verdict"] = verdict_frame(verdict, settings, policy)
+        for table, frame in frames.items():
             metadata: dict[str, Any] = {"table": table_metadata(frame), **pictures.get(table, {})}
             yield dg.Output(frame, output_name=table, metadata=metadata)
 
     return [coupling]
-
-
-def coupling_frames(tables: CouplingTables, verdict: Verdict) -> dict[str, pd.DataFrame]:
-    """The tables of stage 3 by asset name, the verdict as a row among them."""
-    row = [[verdict.verdict, verdict.exit_code, json.dumps(verdict.reasons, ensure_ascii=False)]]
-    frames = {**{name: getattr(tables, name) for name in COUPLING_TABLES if name != "verdict"}}
-    return {**frames, "verdict": pd.DataFrame(row, columns=VERDICT.names)}

@@ -1,4 +1,7 @@
-"""Pictures in the metadata of assets: small PNGs inline in Markdown, where people would rather look than read."""
+"""Pictures in the metadata of assets: small PNGs inline in Markdown, where people would rather look than read.
+
+Not here: drawing (`report/plots.py`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Stage 1: probes, the responses that a generator makes by intervening on one criterion."""
+"""Stage 1: probes, the responses that a generator makes by intervening on one criterion.
+
+Not here: what a generator is asked (`models/stages.py`), and whether the probes are fit for use (`checks/probes.py`).
+"""
 
 from typing import Any
 
@@ -51,7 +54,7 @@ def probe_assets(workspace: Workspace, partitions: Partitions) -> list[dg.Assets
         metadata: dict[str, Any] = {
             "model": models.door.spec(dims[GENERATOR]).model,
             "probes": len(frame),
-            RUBRIC_VERSION: loaded.content_hash[:16],
+            RUBRIC_VERSION: loaded.version,
         }
         metadata |= state_metadata(frame.rename(columns={"target": "criterion"}))
         return dg.Output(frame, metadata=metadata, data_version=table_version(frame, ["call_key", "state", "text"]))

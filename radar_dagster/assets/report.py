@@ -1,5 +1,9 @@
-"""The page that people read, one per benchmark and pair."""
+"""The page that people read, one per benchmark and pair.
 
+Here: gathering what the page is made of, as it was stored. Not here: its content and looks (`report/`).
+"""
+
+import json
 from collections.abc import Mapping
 
 import dagster as dg
@@ -14,8 +18,10 @@ from radar_dagster.assets.common import (
     from_probes,
     table_columns,
 )
-from radar_dagster.config import Workspace
-from radar_dagster.partitions import BENCHMARK, PAIR, Partitions, dimensions, parse_pair
+from radar_dagster.config import AuditSection, Workspace
+from radar_dagster.models.naming import ModelSpec
+from radar_dagster.models.stages import require_version
+from radar_dagster.partitions import BENCHMARK, PAIR, Partitions, dimensions
 from radar_dagster.report.data import ReportData
 from radar_dagster.report.html import render
 from radar_dagster.resources.lake import LakeIOManager
@@ -51,7 +57,7 @@ def report_assets(workspace: Workspace, partitions: Partitions) -> list[dg.Asset
         context: dg.AssetExecutionContext, lake: dg.ResourceParam[LakeIOManager], **tables: pd.DataFrame
     ) -> dg.Output[pd.DataFrame]:
         dims = dimensions(context.partition_key, partitions.pair)
-        html = render(report_data(workspace, dims, tables))
+        html = render(report_data(dims, tables))
         path, size, digest = lake.lake.write_text("audit_report", PAGE, html, **dims)
         frame = pd.DataFrame([[path, size, digest]], columns=AUDIT_REPORT.names)
         return dg.Output(frame, metadata={"report": dg.MetadataValue.path(lake.lake.absolute(path)), "bytes": size})
@@ -59,15 +65,26 @@ def report_assets(workspace: Workspace, partitions: Partitions) -> list[dg.Asset
     return [audit_report]
 
 
-def report_data(workspace: Workspace, dims: Mapping[str, str], tables: Mapping[str, pd.DataFrame]) -> ReportData:
-    """What the page is made of: the cell's tables with what the workspace says of its models and settings."""
-    pair = parse_pair(dims[PAIR])
+def report_data(dims: Mapping[str, str], tables: Mapping[str, pd.DataFrame]) -> ReportData:
+    """What the page is made of. Models and settings are those that made the tables, whatever radar.yaml says by now."""
+    rubric = rubric_from_frame(dims[BENCHMARK], tables["rubric"])
+    require_version(tables["scores"], rubric, "scores")
     return ReportData(
-        rubric=rubric_from_frame(dims[BENCHMARK], tables["rubric"]),
+        rubric=rubric,
         benchmark=dims[BENCHMARK],
         pair=dims[PAIR],
-        generator=workspace.models[pair.generator],
-        verifier=workspace.models[pair.verifier],
-        settings=workspace.audit,
+        generator=_model_of(tables["probes"]),
+        verifier=_model_of(tables["scores"]),
+        settings=_settings_of(tables),
         tables={name: frame for name, frame in tables.items() if name != "rubric"},
     )
+
+
+def _model_of(calls: pd.DataFrame) -> ModelSpec:
+    first = calls.iloc[0]
+    return ModelSpec(model=first["model"], options=json.loads(first["parameters"]))
+
+
+def _settings_of(tables: Mapping[str, pd.DataFrame]) -> AuditSection:
+    used = json.loads(tables["verdict"]["settings"].item())
+    return AuditSection.model_validate({**used, "probes": int(tables["probes"]["sample"].max())})

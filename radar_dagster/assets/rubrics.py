@@ -1,4 +1,7 @@
-"""The rubric of each benchmark: the file that is watched, and the validated table that all else is made from."""
+"""The rubric of each benchmark: the file that is watched, and the validated table that all else is made from.
+
+Not here: noticing that a file changed (`sensors.py`), and reading it (`rubric/loading.py`).
+"""
 
 from typing import Any
 
@@ -18,6 +21,7 @@ def rubric_assets(workspace: Workspace, partitions: Partitions) -> list[dg.Asset
         name="rubric_file",
         partitions_def=partitions.benchmark,
         group_name="rubrics",
+        tags={"dagster/kind/yaml": ""},
         description="The rubric's YAML file. Its data version is the hash of the criteria and tasks in it, so a "
         "changed comment or title makes nothing stale.",
     )

@@ -1,4 +1,7 @@
-"""Stage 2: scores, the verdict of a verifier on every criterion of every probe."""
+"""Stage 2: scores, the verdict of a verifier on every criterion of every probe.
+
+Not here: what a verifier is asked (`models/stages.py`), and which losses are too many (`checks/scores.py`).
+"""
 
 from datetime import timedelta
 

@@ -1,4 +1,7 @@
-"""What all checks share: the resource that runs suites, and how outcomes become a check result."""
+"""What all checks share: the resource that runs suites, and how outcomes become a check result.
+
+Not here: any expectation (a module per step), and the process itself (`worker.py`).
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,8 @@ from radar_dagster.assets.common import table_metadata
 from radar_dagster.checks.expectations import Outcome, Suite
 from radar_dagster.checks.worker import SHARED
 
-#: Great Expectations' import is slow on the first call of a process; later suites take a fraction of a second.
-EXPECTATIONS_TAG = {"radar/check": "expectations"}
 
-
-class ExpectationRunner(dg.ConfigurableResource):
+class ExpectationRunner(dg.ConfigurableResource):  # type: ignore[type-arg]
     """Runs suites in the process that holds Great Expectations, which starts when a run that needs it starts."""
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:  # noqa: ARG002 - Dagster's signature

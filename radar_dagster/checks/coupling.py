@@ -1,4 +1,7 @@
-"""Checks on stage 3: the self-effect gate, and what must be true of any coupling table."""
+"""Checks on stage 3: the self-effect gate, and what must be true of any coupling table.
+
+Not here: the gate's own rule, which is in `stats/coupling.py`; these read what it left in the tables.
+"""
 
 import dagster as dg
 import numpy as np

@@ -1,4 +1,7 @@
-"""Great Expectations suites as data, and their evaluation. Imports Great Expectations only where it is evaluated."""
+"""Great Expectations suites as data, and their evaluation. Imports Great Expectations only where it is evaluated.
+
+Not here: which expectations a table must meet (a module per step), and where they are evaluated (`worker.py`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Checks on stage 1: the design is complete, nothing is there twice, and few generations were lost."""
+"""Checks on stage 1: the design is complete, nothing is there twice, and few generations were lost.
+
+Not here: whether a probe moved its criterion, which only scores can tell (`checks/coupling.py`).
+"""
 
 import dagster as dg
 import pandas as pd

@@ -1,4 +1,7 @@
-"""Checks on the rubric table: it still makes a valid rubric, and it is what the file says."""
+"""Checks on the rubric table: it still makes a valid rubric, and it is what the file says.
+
+Not here: what makes a rubric valid (`rubric/model.py`).
+"""
 
 import dagster as dg
 

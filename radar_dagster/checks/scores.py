@@ -1,4 +1,7 @@
-"""Checks on stage 2: one row per probe and criterion, levels on the scale, and few verdicts lost."""
+"""Checks on stage 2: one row per probe and criterion, levels on the scale, and few verdicts lost.
+
+Not here: whether the scores carry a conclusion (`checks/coupling.py`, `stats/verdict.py`).
+"""
 
 import dagster as dg
 import pandas as pd

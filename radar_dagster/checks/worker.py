@@ -2,6 +2,8 @@
 
 `python -m radar_dagster.checks.worker` reads pickled suites from standard input and answers each with its outcomes; it
 ends with its parent. Pickle is safe here: both ends are this program.
+
+Not here: what is expected (`expectations.py`).
 """
 
 from __future__ import annotations

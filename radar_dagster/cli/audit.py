@@ -1,4 +1,8 @@
-"""`radar audit`: the Dagster assets of a coupling audit, run in this process, and what came of them."""
+"""`radar audit`: the Dagster assets of a coupling audit, run in this process, and what came of them.
+
+Here: what is run, shown and written. Not here: choosing workspace and models (`workspace.py`), the order of runs
+(`runs.py`), the tables in the terminal (`findings.py`).
+"""
 
 from __future__ import annotations
 
@@ -17,15 +21,15 @@ from radar_dagster.lake import Lake
 from radar_dagster.models.door import Door, is_rule_based
 from radar_dagster.models.naming import ModelSpec
 from radar_dagster.models.stages import check_models
-from radar_dagster.partitions import BENCHMARK, GENERATOR, Pair
+from radar_dagster.partitions import BENCHMARK, GENERATOR, PAIR, Pair
 from radar_dagster.report.data import REPORT_TABLES, ReportData
 from radar_dagster.report.words import meaning
-from radar_dagster.runs import Cell, Runner, open_instance
+from radar_dagster.runs import Cell, FailedCheck, Runner, open_instance
 from radar_dagster.stats.states import state_rates
 
 
 def run(options: AuditOptions, *, fresh: bool, out: Path | None, as_json: bool) -> int:
-    """Audit each selected pair, show it, and check the data; the exit code is the worst of the pairs' verdicts."""
+    """Audit each selected pair, show it, check the data, write; the exit code is the worst of the pairs' verdicts."""
     selection = select(options)
     if out is not None:
         output.check_folder(out)
@@ -45,16 +49,33 @@ def run(options: AuditOptions, *, fresh: bool, out: Path | None, as_json: bool) 
         if not as_json:
             for result in results:
                 result.show()
-        for result in results if out is not None else ():
-            result.write((out or Path()) / (result.pair if len(results) > 1 else ""))
         with output.results_only():
-            faults = runner.check_data(cells)
+            failed = runner.check_data(cells)
+    if out is not None:
+        for result in results:
+            result.write(out / result.pair if len(results) > 1 else out, failed)
     if as_json:
-        output.print_json({**_together(results), "data_checks": faults})
-    for fault in faults:
-        output.on_stderr(f"data check failed: {fault}")
+        output.print_json({**_together(results), **_about_all(selection, failed)})
+    for check in failed:
+        kind = "failed" if check.blocking else "warning"
+        output.on_stderr(f"data check {kind}: {check.asset} of {check.partition}: {check.description}")
     # Data that break an expectation carry no verdict, whatever the statistics made of them.
-    return worst([result.findings.exit_code for result in results] + [INCONCLUSIVE] * bool(faults))
+    broken = any(check.blocking for check in failed)
+    return worst([result.findings.exit_code for result in results] + [INCONCLUSIVE] * broken)
+
+
+def _about_all(selection: Selection, failed: Sequence[FailedCheck]) -> dict[str, Any]:
+    """What a document says once, however many pairs it holds: notes, and the data checks that failed."""
+    checks = [
+        {
+            "severity": "error" if check.blocking else "warning",
+            "table": check.asset,
+            "partition": check.partition,
+            "message": check.description,
+        }
+        for check in failed
+    ]
+    return {"notes": list(selection.notes), "data_checks": checks}
 
 
 class _Result:
@@ -62,10 +83,11 @@ class _Result:
 
     def __init__(self, selection: Selection, lake: Lake, cell: Cell) -> None:
         self.pair = cell.pair.key
+        self._selection = selection
         self._cell = cell
         self._lake = lake
         tables = _read_cell(lake, cell.benchmark, cell.pair)
-        self.data = report_data(selection.workspace, cell.dims, tables)
+        self.data = report_data(cell.dims, tables)
         self.findings = _findings_of(self.data)
         self.page = lake.path("audit_report", cell.dims, PAGE)
 
@@ -95,19 +117,21 @@ class _Result:
         output.say(f"Report: {self.page}")
         output.say()
 
-    def write(self, folder: Path) -> None:
-        """The page, every table as CSV and Parquet, and the document."""
+    def write(self, folder: Path, failed: Sequence[FailedCheck]) -> None:
+        """The page, every table as CSV and Parquet, and the document with the failed checks that concern it."""
+        checks = [check for check in failed if check.concerns(self._cell)]
+        document = {**self.document(), **_about_all(self._selection, checks)}
         output.write_tables(folder, {**self.data.tables, "states": self.findings.states})
         html = self._lake.read_text("audit_report", PAGE, **self._cell.dims)
         output.write_file(folder / PAGE, html.encode("utf-8"))
-        output.write_file(folder / "summary.json", (output.as_json(self.document()) + "\n").encode("ascii"))
+        output.write_file(folder / "summary.json", (output.as_json(document) + "\n").encode("ascii"))
         output.on_stderr(f"wrote {folder}")
 
 
 def _read_cell(lake: Lake, benchmark: str, pair: Pair) -> dict[str, pd.DataFrame]:
     """Every table of a cell; BadInputError when it was not audited."""
     place = {"rubric": {BENCHMARK: benchmark}, "probes": {BENCHMARK: benchmark, GENERATOR: pair.generator}}
-    cell = {BENCHMARK: benchmark, "pair": pair.key}
+    cell = {BENCHMARK: benchmark, PAIR: pair.key}
     return {name: lake.read(name, **place.get(name, cell)) for name in ("rubric", *REPORT_TABLES)}
 
 

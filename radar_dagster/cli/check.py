@@ -1,4 +1,7 @@
-"""`radar check`: reads the whole configuration and says what is there and, all at once, what is wrong."""
+"""`radar check`: reads the whole configuration and says what is there and, all at once, what is wrong.
+
+Not here: the rules that are checked, which live with what they are about (`config.py`, `rubric/`, `models/`).
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,7 @@ from typing import Any
 
 from radar_dagster.cli import output
 from radar_dagster.cli.errors import BAD_INPUT, PASSED
-from radar_dagster.cli.workspace import workspace_file
-from radar_dagster.config import Workspace, current_workspace
+from radar_dagster.config import Workspace, current_workspace, workspace_file
 from radar_dagster.errors import RadarError
 from radar_dagster.models.door import Door, is_rule_based
 from radar_dagster.models.providers import Generator, Verifier

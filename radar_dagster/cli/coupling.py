@@ -1,4 +1,7 @@
-"""`radar coupling`: Stage 3 of the coupling audit on somebody's own scores."""
+"""`radar coupling`: Stage 3 of the coupling audit on somebody's own scores.
+
+Not here: reading the file (`inputs/scores.py`), and how findings are shown (`findings.py`).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from radar_dagster.rubric.model import Scale
 from radar_dagster.stats.audit import analyse
 from radar_dagster.stats.settings import CouplingSettings, Policy
 from radar_dagster.stats.states import state_rates
-from radar_dagster.stats.verdict import decide
+from radar_dagster.stats.verdict import decide, verdict_frame
 
 
 def run(
@@ -28,7 +31,7 @@ def run(
     levels = parse_scale(scale)
     policy_given = None if policy_file is None else load_policy(policy_file)
     settings = coupling_settings(given, policy_given)
-    policy = policy_given or Policy()
+    policy = Policy() if policy_given is None else Policy(**policy_given.model_dump(exclude={"thresholds"}))
     if out is not None:
         output.check_folder(out)
     scores, notes = read_scores(file, levels)
@@ -39,7 +42,7 @@ def run(
     frames = {name: getattr(tables, name) for name in shown.TABLES if name != "verdict"}
     criteria = tables.self_effects["criterion"].tolist()
     found = shown.Findings(
-        tables={**frames, "verdict": shown.verdict_table(verdict)},
+        tables={**frames, "verdict": verdict_frame(verdict, settings, policy)},
         states=state_rates(scores),
         names={criterion: criterion for criterion in criteria},
         gate=settings.gate,
@@ -77,5 +80,5 @@ def _settings(file: Path, scale: Scale, settings: CouplingSettings, policy: Poli
         "scores": str(file),
         "scale": f"{scale.min}:{scale.max}",
         **settings.model_dump(mode="json"),
-        "policy": policy.model_dump(mode="json", exclude={"thresholds"}),
+        "policy": policy.model_dump(mode="json"),
     }

@@ -1,4 +1,7 @@
-"""`radar dev`: the Dagster UI on this workspace."""
+"""`radar dev`: the Dagster UI on this workspace.
+
+Not here: the definitions that it opens (`definitions.py`).
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,7 @@ import sys
 from typing import NoReturn
 
 from radar_dagster.cli import output
-from radar_dagster.cli.workspace import workspace_file
-from radar_dagster.config import WORKSPACE_VARIABLE, current_workspace
+from radar_dagster.config import WORKSPACE_VARIABLE, current_workspace, workspace_file
 
 
 def run(*, host: str, port: int, as_json: bool) -> NoReturn:

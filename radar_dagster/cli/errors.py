@@ -3,6 +3,8 @@
 Exit codes: 0 passed the policy, 1 policy violated, 2 usage or bad input, 3 inconclusive, 4 operational failure. A bug
 in radar prints its traceback and exits with 4 as well, because 1 would read as a verdict. 130 is Ctrl-C and 141 a
 reader that went away, as shells have it.
+
+Not here: the errors themselves (`radar_dagster/errors.py`), and which verdict leads to which code (`stats/verdict.py`).
 """
 
 from __future__ import annotations

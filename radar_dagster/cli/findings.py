@@ -6,14 +6,14 @@ Here: which tables are shown, in which order, in which words. Not here: computin
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
 from radar_dagster.cli import output
-from radar_dagster.report.data import Pair, Settling
+from radar_dagster.report.data import READING_ORDER, Pair, pairs_of, sorted_pairs
 from radar_dagster.report.words import (
     READING_WORDS,
     VERDICT_WORDS,
@@ -21,9 +21,7 @@ from radar_dagster.report.words import (
     settling_sentence,
     span,
 )
-from radar_dagster.stats.settings import Reading
-from radar_dagster.stats.verdict import Verdict
-from radar_dagster.tables import VERDICT
+from radar_dagster.stats.states import OK
 
 #: The tables that every document has, in this order.
 TABLES = (
@@ -37,9 +35,6 @@ _PAIRS_SHOWN = 30
 #: Names in the matrix's header are replaced by numbers where they would make it wider than this.
 _HEADER_WIDTH = 70
 
-#: What needs a decision comes first.
-_ORDER = (Reading.CLUSTER, Reading.TRADEOFF, Reading.DIRECTIONAL, Reading.UNRELIABLE, Reading.SEPARABLE)
-
 
 @dataclass(frozen=True)
 class Findings:
@@ -52,20 +47,14 @@ class Findings:
 
     @property
     def verdict(self) -> dict[str, Any]:
-        """verdict, exit_code, and reasons as a list."""
+        """verdict, exit_code, reasons as a list, and settings as a mapping."""
         row = output.rows(self.tables["verdict"])[0]
-        return {**row, "reasons": json.loads(row["reasons"])}
+        return {**row, "reasons": json.loads(row["reasons"]), "settings": json.loads(row["settings"])}
 
     @property
     def exit_code(self) -> int:
         """The verdict's exit code."""
         return int(self.verdict["exit_code"])
-
-
-def verdict_table(verdict: Verdict) -> pd.DataFrame:
-    """The verdict as its table; see `tables.VERDICT`."""
-    row = [[verdict.verdict, verdict.exit_code, json.dumps(list(verdict.reasons), ensure_ascii=False)]]
-    return pd.DataFrame(row, columns=VERDICT.names)
 
 
 def document(findings: Findings) -> dict[str, Any]:
@@ -75,8 +64,10 @@ def document(findings: Findings) -> dict[str, Any]:
 
 
 def show(findings: Findings) -> None:
-    """Verdict, matrix, self-effects and pairs, in the terminal."""
+    """Verdict, lost scores, matrix, self-effects and pairs, in the terminal."""
     _show_verdict(findings.verdict)
+    for sentence in lost_rows(findings.states):
+        output.say(f"  - {sentence}")
     _show_matrix(findings)
     _show_self_effects(findings)
     _show_pairs(findings)
@@ -127,7 +118,7 @@ def _show_self_effects(findings: Findings) -> None:
 
 
 def _show_pairs(findings: Findings) -> None:
-    pairs = sorted(_pairs(findings), key=lambda pair: (_ORDER.index(pair.reading), -pair.strength))
+    pairs = sorted_pairs(pairs_of(findings.tables))
     shown = pairs[:_PAIRS_SHOWN]
     output.say()
     output.say("Pairs")
@@ -142,7 +133,7 @@ def _show_pairs(findings: Findings) -> None:
     output.print_table(["reading", "leakage there / back", ""], rows, right=(1,))
     if len(pairs) > len(shown):
         rest = pairs[len(shown) :]
-        counts = [(reading, sum(pair.reading == reading for pair in rest)) for reading in _ORDER]
+        counts = [(reading, sum(pair.reading == reading for pair in rest)) for reading in READING_ORDER]
         words = ", ".join(f"{count:,} {READING_WORDS[reading]}" for reading, count in counts if count)
         output.say(f"and {len(rest):,} more: {words}")
     sentences = [settling_sentence(one, pair, findings.names) for pair in shown for one in pair.settling]
@@ -173,21 +164,8 @@ def _show_summary(findings: Findings) -> None:
     output.print_table(["summary", "value", "interval", ""], rows, right=(1,))
 
 
-def _pairs(findings: Findings) -> list[Pair]:
-    settling: dict[tuple[str, str], list[Settling]] = {}
-    for row in output.rows(findings.tables["settling"]):
-        key = row.pop("criterion_a"), row.pop("criterion_b")
-        settling.setdefault(key, []).append(Settling(**row))
-    pairs = []
-    for row in output.rows(findings.tables["criterion_pairs"]):
-        a, b = row.pop("criterion_a"), row.pop("criterion_b")
-        row["reading"] = Reading(row["reading"])
-        pairs.append(Pair(a=a, b=b, accepted=False, settling=tuple(settling.get((a, b), [])), **row))
-    return pairs
-
-
-def lost_rows(states: pd.DataFrame) -> Sequence[str]:
+def lost_rows(states: pd.DataFrame) -> list[str]:
     """One sentence per state other than `ok`: how many scores ended in it."""
-    lost = states[states["state"] != "ok"].groupby("state", sort=False)["n"].sum()
+    lost = states[states["state"] != OK].groupby("state", sort=False)["n"].sum()
     total = int(states["n"].sum())
     return [f"{int(count):,} of {total:,} scores ended as {state}" for state, count in lost.items() if count]

@@ -1,4 +1,7 @@
-"""`radar init`: the files of a new workspace."""
+"""`radar init`: the files of a new workspace.
+
+Not here: what the keys mean to the program (`config.py`); docs/workspace.md lists all of them.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,14 @@ _RADAR_YAML = """\
 benchmarks:
   - rubrics/example.yaml
 
-# Models by a short alias (a-z, 0-9, dot, hyphen, underscore). offline/editor and offline/reader follow fixed rules and
-# need no key and no network; python/my_module:judge is an object of your own with `generate` or `judge`.
-models:
+# Models by a short alias (a-z, 0-9, dot, hyphen, underscore). A generator writes the probes, a verifier judges them;
+# every generator is paired with every verifier. A new verifier is one more line here, and its pairs use the probes that
+# exist. offline/editor and offline/reader follow fixed rules and need no key and no network; python/my_module:judge is
+# a function of your own, in my_module.py beside this file.
+generators:
   editor: offline/editor
+verifiers:
   reader: offline/reader
-
-# A generator writes the probes, a verifier judges them. Every generator is paired with every verifier; a new verifier
-# is one more line here, and its pairs use the probes that exist.
-generators: [editor]
-verifiers: [reader]
 # allow_self_pairs: false       # a model that judges its own text
 
 audit:

@@ -2,6 +2,8 @@
 
 Rules: an undefined number (None, NaN, an infinity) is null in JSON and an empty cell in CSV, never text. Results go to
 stdout; notes, progress and errors to stderr. Text that a model or a file wrote is escaped for where it is shown.
+
+Not here: what is said (a module per command), and the escaping itself (`report/escape.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -212,5 +214,6 @@ def write_file(path: Path, data: bytes) -> None:
         unfinished.write_bytes(data)
         unfinished.replace(path)
     except OSError as error:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):  # where nothing could be written there may be nothing to remove either
+            unfinished.unlink(missing_ok=True)
         raise BadInputError(f"{path}: cannot be written: {error.strerror or error}") from None

@@ -1,4 +1,7 @@
-"""`radar report`: the HTML page again, from the scores that are stored."""
+"""`radar report`: the HTML page again, from the scores that are stored.
+
+Not here: making the page (`assets/report.py`, `report/`).
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,8 @@ def run(benchmark: str | None, pair: str | None, *, out: Path | None, as_json: b
     if out is not None and len(cells) > 1:
         known = ", ".join(f"{name} {key.key}" for name, key in cells)
         raise BadInputError(f"--out takes one page; name one of {known}")
+    if out is not None:
+        output.check_folder(out.parent)
     lake = Lake(workspace.store_url)
     rows = []
     with open_instance(workspace) as instance:

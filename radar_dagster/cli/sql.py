@@ -1,4 +1,7 @@
-"""`radar sql`: DuckDB over the lake, one view per table; reads only."""
+"""`radar sql`: DuckDB over the lake, one view per table; reads only.
+
+Not here: the views (`lake.py`).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Which workspace a command works on, and how the options of `radar audit` and `radar plan` select from it.
 
-Here: finding radar.yaml, making the small workspace under `.radar/` when there is none, models and rubrics that are
-named on the command line. Not here: the shape of radar.yaml (`config.py`), running anything.
+Here: making the small workspace under `.radar/` when there is no radar.yaml, models and rubrics that are named on the
+command line. Not here: the shape of radar.yaml and where it is found (`config.py`), running anything.
 """
 
 from __future__ import annotations
@@ -10,25 +10,27 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from radar_dagster.config import (
     CONFIG_NAME,
     IMPLICIT_FOLDER,
-    WORKSPACE_VARIABLE,
     AuditSection,
     Workspace,
     current_workspace,
-    find_workspace_file,
     load_workspace,
+    workspace_file,
 )
 from radar_dagster.errors import BadInputError
 from radar_dagster.models.naming import ModelSpec, parse_model_name
+from radar_dagster.partitions import BENCHMARK, PAIR
 from radar_dagster.rubric.loading import load_rubric, load_yaml_mapping, shipped_benchmarks, validate_document
 from radar_dagster.rubric.model import Rubric
 from radar_dagster.stats.settings import CouplingSettings, Policy, ReadingThresholds
+
+_Model = TypeVar("_Model", bound=BaseModel)
 
 _HEADER = """\
 # The small workspace that `radar audit` keeps where there is no radar.yaml: every audit adds its rubric and its models
@@ -76,19 +78,6 @@ class Selection:
             write_file(self.implicit_file, _as_yaml(self.workspace).encode("utf-8"))
 
 
-def workspace_file() -> Path | None:
-    """The radar.yaml in charge: the one that `RADAR_WORKSPACE` names, else the nearest; None if there is none."""
-    start = _start()
-    return start if start.is_file() else find_workspace_file(start)
-
-
-def _start() -> Path:
-    named = os.environ.get(WORKSPACE_VARIABLE)
-    if named and not Path(named).exists():
-        raise BadInputError(f"{WORKSPACE_VARIABLE} is {named}, which does not exist")
-    return (Path(named) if named else Path.cwd()).resolve()
-
-
 def configured_cell(benchmark: str, pair: str) -> tuple[Workspace, dict[str, str]]:
     """This workspace and the partition of a cell; BadInputError with the known names when it is not configured."""
     workspace = current_workspace()
@@ -96,7 +85,7 @@ def configured_cell(benchmark: str, pair: str) -> tuple[Workspace, dict[str, str
     known = ["~".join(names) for names in workspace.pairs()]
     if pair not in known:
         raise BadInputError(f"no pair {pair!r} in this workspace; there are {', '.join(known)}")
-    return workspace, {"benchmark": benchmark, "pair": pair}
+    return workspace, {BENCHMARK: benchmark, PAIR: pair}
 
 
 def select(options: AuditOptions) -> Selection:
@@ -135,7 +124,7 @@ def select(options: AuditOptions) -> Selection:
 
 def _implicit_base(file: Path | None) -> Workspace:
     if file is None:
-        return Workspace(root=_start())
+        return current_workspace()
     base = load_workspace(file)
     gone = [name for name, path in base.benchmarks.items() if path is not None and not (base.root / path).is_file()]
     kept = {name: path for name, path in base.benchmarks.items() if name not in gone}
@@ -257,7 +246,7 @@ def coupling_settings(given: Mapping[str, Any], policy: PolicyFile | None) -> Co
     return validated(CouplingSettings, document)
 
 
-def validated(model: type[Any], document: Mapping[str, Any]) -> Any:
+def validated(model: type[_Model], document: Mapping[str, Any]) -> _Model:
     """A pydantic model from values that came from options; BadInputError names the option."""
     try:
         return model.model_validate(document)
@@ -274,7 +263,7 @@ def _said(fault: Any) -> str:
 
 def _changed(workspace: Workspace, **changes: Any) -> Workspace:
     """The workspace with other values, validated as a whole again."""
-    changed: Workspace = validated(Workspace, {**workspace.model_dump(), **changes})
+    changed = validated(Workspace, {**workspace.model_dump(), **changes})
     return changed.model_copy(update={"root": workspace.root})
 
 

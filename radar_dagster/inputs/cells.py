@@ -6,7 +6,6 @@ Here: one parser per kind of cell, from text to a value or a ValueError that say
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -18,7 +17,7 @@ import pyarrow as pa
 from radar_dagster.errors import BadInputError
 from radar_dagster.inputs.raw import RawTable
 from radar_dagster.models.replies import State
-from radar_dagster.rubric.model import Scale
+from radar_dagster.rubric.model import Scale, printable
 
 _FAULTS_SHOWN = 5
 
@@ -81,12 +80,10 @@ def parse_column(table: RawTable, name: str, parse: Callable[[str], _Value], fau
 
 
 def parse_name(text: str) -> str:
-    """An id or a name: one printable line that is not empty."""
+    """An id or a name by the rules of a rubric's: one printable line that is not empty, in Unicode's composed form."""
     if not text:
         raise ValueError("expected a name")
-    if any(unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"} for char in text):
-        raise ValueError("expected one printable line")
-    return text
+    return printable(text)
 
 
 _DIRECTIONS = {"+": "+", "-": "-", "−": "-", "high": "+", "low": "-"}

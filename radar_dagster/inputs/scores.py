@@ -193,7 +193,8 @@ def _named(frame: pd.DataFrame, columns: dict[str, Column[str]], scale: Scale) -
     out = pd.DataFrame(named)
     out["state"] = pd.array(frame["state"].to_numpy(), dtype="str")
     out["score"] = frame["score"].to_numpy()
-    out["p"] = (out["score"] - scale.min) / (scale.max - scale.min)
+    proportions = {score: scale.proportion(score) for score in out["score"].dropna().unique()}
+    out["p"] = out["score"].map(proportions).astype(float)
     return out
 
 

@@ -2,6 +2,8 @@
 
 It resolves aliases, gives each request its key, sends it, and returns the reply as a row of the call's record. Whatever
 concerns all calls (the ledger, concurrency, money) belongs behind this door.
+
+Not here: which requests are made (`stages.py`), and how any one provider answers (`providers/`).
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from radar_dagster.errors import BadInputError
 from radar_dagster.models.naming import ModelSpec
 from radar_dagster.models.providers import RULE_BASED, ChecksRubric, Generator, Model, Verifier, connect
 from radar_dagster.models.replies import Generation, Judgement
-from radar_dagster.models.requests import GenerationRequest, JudgementRequest, Request, request_key
+from radar_dagster.models.requests import GenerationRequest, JudgementRequest, request_key
 from radar_dagster.rubric.model import Rubric
 
 _Reply = TypeVar("_Reply", Generation, Judgement)
@@ -41,7 +43,7 @@ class Call(Generic[_Reply]):
             "detail": self.reply.detail,
             "model": self.spec.model,
             "rule_based": is_rule_based(self.spec),
-            "parameters": json.dumps(dict(self.reply.parameters), sort_keys=True),
+            "parameters": json.dumps({**self.spec.options, **self.reply.parameters}, sort_keys=True),
             "call_key": self.key,
             "input_tokens": self.reply.input_tokens,
             "output_tokens": self.reply.output_tokens,
@@ -70,10 +72,6 @@ class Door:
         if alias not in self._specs:
             raise BadInputError(f"no model {alias!r}; models has {', '.join(self._specs)}")
         return self._specs[alias]
-
-    def key(self, alias: str, request: Request) -> str:
-        """The key under which this model's answer to the request is remembered."""
-        return request_key(self.spec(alias), request)
 
     def check(self, alias: str, role: type[Generator] | type[Verifier], rubric: Rubric) -> None:
         """Raise BadInputError if the model can't play the role or can't serve the rubric; makes no call."""

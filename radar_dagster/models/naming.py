@@ -1,4 +1,7 @@
-"""Model names: `provider/model[@variant]`, and the aliases of radar.yaml that stand for them."""
+"""Model names: `provider/model[@variant]`, and the aliases of radar.yaml that stand for them.
+
+Not here: which names exist (`providers/`), and which aliases a workspace has (`config.py`).
+"""
 
 from __future__ import annotations
 

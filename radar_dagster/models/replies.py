@@ -1,7 +1,7 @@
 """What comes back from a model: the states of a call, and the text hygiene that every reply passes.
 
-Model output is hostile input: it is made storable and shown escaped, and a score is taken only when it is one of the
-criterion's levels. Nothing here clamps, rounds or guesses.
+Model output is hostile input: it is made storable here, and a score is taken only when it is one of the criterion's
+levels; nothing clamps, rounds or guesses. Not here: escaping for where a text is shown (`report/escape.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a generator and a verifier are asked: typed requests, and the key under which an answer is remembered.
+"""What a generator and a verifier are asked: typed requests, and the key that tells one request from all others.
 
-A programmatic model uses the request directly; a client of a hosted model renders it to messages. A verifier's request
-holds no target, direction, generator or other criterion: what is not in the type can't leak into a prompt.
+A verifier's request holds no target, direction, generator or other criterion: what is not in the type can't leak into a
+prompt. Not here: turning a request into a prompt, which is a provider's own affair, and making requests (`stages.py`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ REQUEST_VERSION = 1
 
 
 class GenerationRequest(BaseModel):
-    """Write a response to `task` that strongly satisfies (`+`) or clearly fails (`-`) one criterion.
+    """Write a response to `task` that earns the top (`+`) or the bottom (`-`) of the scale on one criterion.
 
-    For a descriptive criterion: one that sits clearly at the high (`+`) or low (`-`) end. `sample` (from 1) tells the N
-    probes of a (task, criterion, direction) apart.
+    The bottom is a plain fault where the criterion is evaluative, and simply little of it where it is descriptive.
+    `sample` (from 1) tells the N probes of a (task, criterion, direction) apart.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from radar_dagster.errors import BadInputError
 from radar_dagster.models.door import Call, Door, Progress
 from radar_dagster.models.providers import Generator, Verifier
 from radar_dagster.models.replies import Judgement, State
@@ -49,6 +50,7 @@ def make_probes(
             "direction": request.direction,
             "sample": request.sample,
             "text": call.reply.text,
+            "rubric_version": rubric.version,
             **call.record(),
         }
         for request, call in zip(requests, calls, strict=True)
@@ -61,8 +63,10 @@ def judge_probes(
 ) -> pd.DataFrame:
     """Stage 2: one row per probe × criterion, failures included; see `tables.SCORES`.
 
-    A probe whose generation failed is not judged: its rows have the state `no_probe`.
+    A probe whose generation failed is not judged: its rows have the state `no_probe`. BadInputError when the probes
+    were made from another version of the rubric: scoring old responses on new words would mean nothing.
     """
+    require_version(probes, rubric, "probes")
     judged = probes[probes["state"] == State.OK].to_dict("records")
     requests = [
         JudgementRequest(task=rubric.task(probe["task"]), criterion=criterion, response=probe["text"])
@@ -88,7 +92,7 @@ def _score_row(
 ) -> dict[str, Any]:
     score = call.reply.score
     return {
-        **{name: probe[name] for name in ("probe", "task", "target", "direction", "sample")},
+        **{name: probe[name] for name in ("probe", "task", "target", "direction", "sample", "rubric_version")},
         "criterion": criterion,
         "score": score,
         "p": None if score is None else proportion(score),
@@ -96,6 +100,16 @@ def _score_row(
         "rationale": call.reply.rationale,
         **call.record(),
     }
+
+
+def require_version(frame: pd.DataFrame, rubric: Rubric, what: str) -> None:
+    """Raise BadInputError unless every row of probes or scores was made from this version of the rubric."""
+    found = set(frame["rubric_version"])
+    if found != {rubric.version}:
+        raise BadInputError(
+            f"the stored {what} of {rubric.name} were made from another version of the rubric "
+            f"({', '.join(sorted(found))}; now {rubric.version}): make them again"
+        )
 
 
 def check_models(rubric: Rubric, door: Door, generators: Sequence[str], verifiers: Sequence[str]) -> None:

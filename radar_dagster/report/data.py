@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -26,6 +26,9 @@ from radar_dagster.tables import COUPLING_TABLES, SCHEMAS
 REPORT_TABLES = ("probes", "scores", *COUPLING_TABLES)
 
 Record = dict[str, Any]
+
+#: Readings in the order in which pairs are listed: what needs a decision comes first.
+READING_ORDER = (Reading.CLUSTER, Reading.TRADEOFF, Reading.DIRECTIONAL, Reading.UNRELIABLE, Reading.SEPARABLE)
 
 
 def number(value: Any) -> float | None:
@@ -135,6 +138,69 @@ class Pair:
         return max((abs(value) for value in (self.leakage_ab, self.leakage_ba) if value is not None), default=0.0)
 
 
+def pairs_of(tables: Mapping[str, pd.DataFrame], accepted: Iterable[tuple[str, str]] = ()) -> tuple[Pair, ...]:
+    """The rows of criterion_pairs with what settling says of them, in the table's order."""
+    known = {frozenset(pair) for pair in accepted}
+    settling = _settling_of(tables["settling"])
+    return tuple(
+        Pair(
+            a=row["criterion_a"],
+            b=row["criterion_b"],
+            accepted=frozenset((row["criterion_a"], row["criterion_b"])) in known,
+            settling=settling.get(frozenset((row["criterion_a"], row["criterion_b"])), ()),
+            **_fields(Pair, row) | {"reading": Reading(row["reading"])},
+        )
+        for row in records(tables["criterion_pairs"])
+    )
+
+
+def _settling_of(frame: pd.DataFrame) -> dict[frozenset[str], tuple[Settling, ...]]:
+    found: dict[frozenset[str], tuple[Settling, ...]] = {}
+    for row in records(frame):
+        key = frozenset((row["criterion_a"], row["criterion_b"]))
+        needed = row["probes_needed"]
+        one = Settling(**_fields(Settling, row) | {"probes_needed": None if needed is None else int(needed)})
+        found[key] = (*found.get(key, ()), one)
+    return found
+
+
+def sorted_pairs(pairs: Iterable[Pair]) -> list[Pair]:
+    """By reading, what needs a decision first; within a reading the strongest first."""
+    return sorted(pairs, key=lambda pair: (READING_ORDER.index(pair.reading), -pair.strength))
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """One judgement of a probe: its score and p in [0, 1], or the state in which it was lost."""
+
+    criterion: str
+    state: str
+    score: int | None
+    p: float | None
+    rationale: str | None
+    reasoning: str | None
+    detail: str | None
+    call_key: str | None
+
+    @property
+    def said(self) -> str | None:
+        """The judge's grounds, its reasoning where it gave no rationale; of a lost judgement, why it was lost."""
+        if self.score is None:
+            return self.detail
+        return self.reasoning if self.rationale is None else self.rationale
+
+
+#: The columns of the scores that a Judgement is made of.
+JUDGEMENT_COLUMNS = tuple(field.name for field in fields(Judgement))
+
+
+def judgement_of(row: Record | None, criterion: str) -> Judgement:
+    """A row of the scores as a Judgement; without a row it is in the state `missing`."""
+    if row is None:
+        return Judgement(criterion, "missing", None, None, None, None, "the scores hold no row for this probe", None)
+    return Judgement(**_fields(Judgement, row) | {"score": None if row["score"] is None else int(row["score"])})
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The policy's answer."""
@@ -212,27 +278,7 @@ class ReportData:
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
         """In the table's order."""
-        accepted = {frozenset(pair) for pair in self.settings.policy.accepted_pairs}
-        settling = self._settling()
-        return tuple(
-            Pair(
-                a=row["criterion_a"],
-                b=row["criterion_b"],
-                accepted=frozenset((row["criterion_a"], row["criterion_b"])) in accepted,
-                settling=settling.get(frozenset((row["criterion_a"], row["criterion_b"])), ()),
-                **_fields(Pair, row) | {"reading": Reading(row["reading"])},
-            )
-            for row in self.rows("criterion_pairs")
-        )
-
-    def _settling(self) -> dict[frozenset[str], tuple[Settling, ...]]:
-        found: dict[frozenset[str], tuple[Settling, ...]] = {}
-        for row in self.rows("settling"):
-            key = frozenset((row["criterion_a"], row["criterion_b"]))
-            needed = row["probes_needed"]
-            one = Settling(**_fields(Settling, row) | {"probes_needed": None if needed is None else int(needed)})
-            found[key] = (*found.get(key, ()), one)
-        return found
+        return pairs_of(self.tables, self.settings.policy.accepted_pairs)
 
     @cached_property
     def summary(self) -> Mapping[str, Record]:

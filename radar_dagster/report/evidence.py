@@ -11,27 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from radar_dagster.report.data import Pair, Record, ReportData, values
+from radar_dagster.report.data import JUDGEMENT_COLUMNS, Judgement, Pair, Record, ReportData, judgement_of, values
 
 #: Tasks shown per direction of a pair (source → target). Each gives a + and a − probe.
 TASKS_PER_DIRECTION = 2
 #: Pairs with evidence in one report: all pairs of a rubric of up to 14 criteria, else the most strongly coupled ones.
 PAIRS_WITH_EVIDENCE = 100
-
-_SCORE_COLUMNS = ("state", "score", "p", "rationale", "reasoning", "detail", "call_key")
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """One judgement of a probe, or the state in which it was lost."""
-
-    criterion: str
-    state: str
-    score: int | None
-    p: float | None
-    rationale: str | None
-    detail: str | None
-    call_key: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +29,8 @@ class Probe:
     text: str
     detail: str | None
     call_key: str
-    on_source: Score
-    on_target: Score
+    on_source: Judgement
+    on_target: Judgement
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +63,7 @@ class Evidence:
     @cached_property
     def _columns(self) -> Mapping[str, list[Any]]:
         scores = self._data.tables["scores"]
-        return {name: values(scores[name]) for name in _SCORE_COLUMNS}
+        return {name: values(scores[name]) for name in JUDGEMENT_COLUMNS}
 
     def of_pair(self, pair: Pair) -> Iterator[tuple[str, str, tuple[Exhibit, ...]]]:
         """(source, target, exhibits) for both directions, the stronger direction first."""
@@ -123,24 +108,15 @@ class Evidence:
             text=row["text"],
             detail=row["detail"],
             call_key=row["call_key"],
-            on_source=self._score(row["probe"], source),
-            on_target=self._score(row["probe"], target),
+            on_source=self._judgement(row["probe"], source),
+            on_target=self._judgement(row["probe"], target),
         )
 
-    def _score(self, probe: str, criterion: str) -> Score:
+    def _judgement(self, probe: str, criterion: str) -> Judgement:
         position = self._row_of.get((probe, criterion))
         if position is None:
-            return Score(criterion, "missing", None, None, None, "the scores hold no row for this probe", None)
-        row = {name: column[position] for name, column in self._columns.items()}
-        return Score(
-            criterion=criterion,
-            state=row["state"],
-            score=None if row["score"] is None else int(row["score"]),
-            p=row["p"],
-            rationale=row["rationale"] if row["rationale"] is not None else row["reasoning"],
-            detail=row["detail"],
-            call_key=row["call_key"],
-        )
+            return judgement_of(None, criterion)
+        return judgement_of({name: column[position] for name, column in self._columns.items()}, criterion)
 
 
 def _rank(exhibit: Exhibit, sign: int) -> tuple[float, float]:
@@ -148,9 +124,9 @@ def _rank(exhibit: Exhibit, sign: int) -> tuple[float, float]:
     return -sign * on_target, -(_p(exhibit.plus.on_source) - _p(exhibit.minus.on_source))
 
 
-def _p(score: Score) -> float:
+def _p(judgement: Judgement) -> float:
     """p, with a lost score in the middle: for ordering only, it is never shown."""
-    return 0.5 if score.p is None else score.p
+    return 0.5 if judgement.p is None else judgement.p
 
 
 def _size(value: float | None) -> float:

@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from radar_dagster.report import page, provenance
-from radar_dagster.report.data import Pair, ReportData
+from radar_dagster.report.data import Pair, ReportData, sorted_pairs
 from radar_dagster.report.escape import visible
 from radar_dagster.report.evidence import (
     PAIRS_WITH_EVIDENCE,
@@ -93,7 +93,7 @@ class Direction:
 
 
 def _context(data: ReportData) -> dict[str, Any]:
-    pairs = page.sorted_pairs(data)
+    pairs = sorted_pairs(data.pairs)
     headline, lede = VERDICT_WORDS.get(data.verdict.verdict, (data.verdict.verdict, ""))
     effect_axis, weight_axis = page.effect_axis(data), page.weight_axis(data)
     spread_axis, spread, spread_total = page.spread_rows(data)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from radar_dagster.report.data import Leak, Pair, ReportData, SelfEffect, number
+from radar_dagster.report.data import READING_ORDER, Leak, Pair, ReportData, SelfEffect, number
 from radar_dagster.report.words import (
     NOT_MEASURED,
     READING_WORDS,
@@ -24,8 +24,6 @@ from radar_dagster.report.words import (
 from radar_dagster.stats.numbers import reaches
 from radar_dagster.stats.settings import Reading
 
-#: What needs a decision comes first.
-_ORDER = (Reading.CLUSTER, Reading.TRADEOFF, Reading.DIRECTIONAL, Reading.UNRELIABLE, Reading.SEPARABLE)
 #: Reasons of the verdict that are shown at once; the deciding ones come first.
 REASONS_SHOWN = 6
 #: Above this many pairs the table is folded, one group per reading.
@@ -190,11 +188,6 @@ class PairRow:
     evidence: str | None
 
 
-def sorted_pairs(data: ReportData) -> list[Pair]:
-    """By reading, what needs a decision first; within a reading the strongest first."""
-    return sorted(data.pairs, key=lambda pair: (_ORDER.index(pair.reading), -pair.strength))
-
-
 def pair_rows(data: ReportData, pairs: Iterable[Pair], with_evidence: Collection[Pair]) -> list[PairRow]:
     """Pairs as rows, in the given order; those `with_evidence` link to it."""
     place = {(pair.a, pair.b): position for position, pair in enumerate(data.pairs, start=1)}
@@ -219,7 +212,7 @@ def pair_groups(
     """(heading, rows): one group of all pairs, or one group per reading where there are many pairs."""
     if len(pairs) <= PAIRS_SHOWN_FLAT:
         return [("Pairs and their readings", pair_rows(data, pairs, with_evidence))]
-    by_reading = [(reading, [pair for pair in pairs if pair.reading == reading]) for reading in _ORDER]
+    by_reading = [(reading, [pair for pair in pairs if pair.reading == reading]) for reading in READING_ORDER]
     return [
         (f"{READING_WORDS[reading].capitalize()}: {count(len(some), 'pair')}", pair_rows(data, some, with_evidence))
         for reading, some in by_reading

@@ -1,6 +1,8 @@
 """What was run: models, probes, calls, tokens, cost, settings, rubric, and the calls that were lost.
 
 Here: values for the page's last sections. Nothing is guessed: what nobody counted is called unknown.
+
+Not here: the scores' results (`page.py`).
 """
 
 from __future__ import annotations

@@ -15,27 +15,13 @@ import numpy as np
 import pandas as pd
 
 from radar_dagster.errors import BadInputError
-from radar_dagster.report.data import Record, records
+from radar_dagster.report.data import Judgement, Record, judgement_of, records
 from radar_dagster.stats.cell import cube_from_scores
 from radar_dagster.stats.coupling import average_over_tasks, slices_from_means, stratum_means
 from radar_dagster.stats.settings import CouplingSettings, Estimator
 
 #: The tables that a trace reads.
-TRACE_TABLES = ("probes", "scores", "task_slices", "leakage", "self_effects")
-
-
-@dataclass(frozen=True, slots=True)
-class TraceScore:
-    """One judgement: its score and p in [0, 1], or the state in which it was lost."""
-
-    criterion: str
-    state: str
-    score: int | None
-    p: float | None
-    rationale: str | None
-    reasoning: str | None
-    detail: str | None
-    call_key: str | None
+TRACE_TABLES = ("probes", "scores", "task_slices", "leakage", "self_effects", "verdict")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +40,8 @@ class TraceProbe:
     text: str | None
     detail: str | None
     call_key: str
-    on_source: TraceScore
-    on_target: TraceScore
+    on_source: Judgement
+    on_target: Judgement
     influence: float | None
 
 
@@ -142,19 +128,21 @@ def recompute(trace: LeakageTrace) -> float | None:
     """The leakage from nothing but the trace's rows, gate and estimator; bit for bit the value of the audit.
 
     Floating-point sums depend on their order, so the rows go through the audit's own arithmetic: probes by id within a
-    stratum, tasks in the order of the slices.
+    stratum, tasks in the order of the slices. Another value means that the tables are of different audits.
     """
+    tasks = [one.task for one in trace.slices]
     rows = [
         {
             "task": probe.task, "target": trace.source, "direction": probe.direction, "probe": probe.probe,
             "criterion": score.criterion, "p": np.nan if score.p is None else score.p,
         }
         for probe in trace.probes
+        if probe.task in tasks
         for score in (probe.on_source, probe.on_target)
     ]  # fmt: skip
     if not rows:
         return None
-    cube = cube_from_scores(pd.DataFrame(rows), (trace.source, trace.target), [one.task for one in trace.slices])
+    cube = cube_from_scores(pd.DataFrame(rows), (trace.source, trace.target), tasks)
     slices = slices_from_means(stratum_means(cube), trace.gate)
     value = average_over_tasks(slices, trace.gate, Estimator(trace.estimator)).leakage[0, 1]
     return None if np.isnan(value) else float(value)
@@ -215,27 +203,12 @@ def _probes(tables: Mapping[str, pd.DataFrame], source: str, target: str) -> lis
             text=row["text"],
             detail=row["detail"],
             call_key=row["call_key"],
-            on_source=_score(found.get((row["probe"], source)), source),
-            on_target=_score(found.get((row["probe"], target)), target),
+            on_source=judgement_of(found.get((row["probe"], source)), source),
+            on_target=judgement_of(found.get((row["probe"], target)), target),
             influence=None,
         )
         for row in records(probes[probes["target"] == source])
     ]
-
-
-def _score(row: Record | None, criterion: str) -> TraceScore:
-    if row is None:
-        return TraceScore(criterion, "missing", None, None, None, None, "the scores hold no row for this probe", None)
-    return TraceScore(
-        criterion=criterion,
-        state=row["state"],
-        score=None if row["score"] is None else int(row["score"]),
-        p=row["p"],
-        rationale=row["rationale"],
-        reasoning=row["reasoning"],
-        detail=row["detail"],
-        call_key=row["call_key"],
-    )
 
 
 def _influences(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from radar_dagster.models.door import is_rule_based
 from radar_dagster.models.naming import ModelSpec
 from radar_dagster.report.data import Pair, ReportData, SelfEffect, Settling
 from radar_dagster.stats.settings import Reading
@@ -223,4 +222,4 @@ def cost_words(spec: ModelSpec) -> str:
     """What calls to a model cost, as far as anybody knows."""
     if spec.name.provider == "offline":
         return "nothing: it runs on this machine, without a network"
-    return "unknown: it is your own function" if is_rule_based(spec) else "unknown"
+    return "unknown: it is your own function" if spec.name.provider == "python" else "unknown"

@@ -1,14 +1,9 @@
-"""The lake as Dagster resources: the IO manager of every asset, and the catalogue of views for people."""
+"""The lake as a Dagster resource: the IO manager of every asset. Not here: folders and files (`lake.py` above)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import dagster as dg
-import duckdb
 import pandas as pd
-from dagster_duckdb import DuckDBResource
 
 from radar_dagster.lake import Lake
 from radar_dagster.partitions import dimensions
@@ -34,17 +29,3 @@ class LakeIOManager(dg.ConfigurableIOManager):
         """Read the one partition that the downstream partition maps to."""
         dims = dimensions(context.asset_partition_key, context.asset_partitions_def)
         return self.lake.read(context.asset_key.path[-1], **dims)
-
-
-class Catalogue(dg.ConfigurableResource):  # type: ignore[type-arg]
-    """DuckDB over the lake: a connection with one view per table."""
-
-    url: str
-    engine: DuckDBResource
-
-    @contextmanager
-    def connect(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection to an in-memory database whose views read the lake as it is now."""
-        with self.engine.get_connection() as connection:
-            Lake(self.url).create_views(connection)
-            yield connection

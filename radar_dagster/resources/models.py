@@ -1,4 +1,7 @@
-"""The models' door as a Dagster resource, and progress of long stages in Dagster's log."""
+"""The models' door as a Dagster resource, and progress of long stages in Dagster's log.
+
+Not here: calling a model (`models/door.py`).
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Reading rubric files: YAML to `Rubric`, with errors that name the file, the line and the expectation.
 
-Here: our own YAML format and the shipped benchmarks. Other tools' formats get an importer module each beside this one.
+Here: our own YAML format and the shipped benchmarks. Not here: YAML itself (`strict_yaml.py`), what makes a rubric
+valid (`model.py`), and other tools' formats, which get an importer module each beside this one.
 """
 
 from __future__ import annotations

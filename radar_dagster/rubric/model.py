@@ -32,10 +32,11 @@ SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
 _JOINERS = "\u200c\u200d"
 
 
-def _printable(value: str) -> str:
+def printable(value: str) -> str:
     """One printable line in Unicode's composed form, so that two ids that look the same are the same.
 
-    Ids and labels are shown in table cells, URL fragments and terminal lines.
+    Ids and labels are shown in table cells, URL fragments and terminal lines. ValueError names the characters that do
+    not belong there.
     """
     bad = {c for c in value if unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"} and c not in _JOINERS}
     if bad:
@@ -51,9 +52,7 @@ def _slug(value: str) -> str:
     return value
 
 
-Name = Annotated[
-    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), AfterValidator(_printable)
-]
+Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), AfterValidator(printable)]
 Slug = Annotated[str, AfterValidator(_slug)]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
@@ -181,6 +180,11 @@ class Rubric(_Frozen):
         """Hash of the criteria and tasks in order; titles, descriptions and YAML comments do not enter it."""
         weights = [c.weight for c in self.criteria]
         return content_hash([[c.content_hash for c in self.criteria], weights, [t.content_hash for t in self.tasks]])
+
+    @property
+    def version(self) -> str:
+        """Sixteen hex digits of a hash over all that a model is shown; weights only enter the statistics."""
+        return content_hash([[c.content_hash for c in self.criteria], [t.content_hash for t in self.tasks]])[:16]
 
     def criterion(self, criterion_id: str) -> Criterion:
         """The criterion with this id; KeyError with the known ids when there is none."""

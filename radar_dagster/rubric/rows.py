@@ -1,4 +1,7 @@
-"""The rubric as rows of the lake, and back: a run audits what was materialised, not what the file says by now."""
+"""The rubric as rows of the lake, and back: a run audits what was materialised, not what the file says by now.
+
+Not here: the columns (`tables.py`), and storing them (`lake.py`).
+"""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class _StrictLoader(yaml.SafeLoader):
         self._extents: dict[int, tuple[int, int, int]] = {}
 
     def compose_node(self, parent: Node | None, index: Any) -> Node | None:
-        event = self.peek_event()
+        event = self.peek_event()  # type: ignore[no-untyped-call]
         is_alias = isinstance(event, yaml.AliasEvent)
         self._depth += 1
         if self._depth > MAX_DEPTH:

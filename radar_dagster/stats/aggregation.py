@@ -28,7 +28,8 @@ def normalised_weights(criteria: Sequence[str], weights: Mapping[str, float] | N
     for name, value in zip(criteria, values, strict=True):
         if not (np.isfinite(value) and value > 0):
             raise ValueError(f"the weight of {name!r} must be a positive number, but is {value:g}")
-    return values / values.sum()
+    shares: FloatArray = values / values.sum()
+    return shares
 
 
 def aggregate_effect(coupling: FloatArray, weights: FloatArray) -> FloatArray:

@@ -35,7 +35,7 @@ class Resamples:
     @property
     def gate_pass_rate(self) -> FloatArray:
         """Share of the resamples in which each criterion stays reliable, (n,)."""
-        return self.reliable.mean(axis=0)
+        return np.asarray(self.reliable.mean(axis=0))
 
 
 def resample(cube: ScoreCube, settings: CouplingSettings) -> Resamples:
@@ -77,7 +77,7 @@ def _quantile(ordered: FloatArray, usable: IntArray, q: float) -> FloatArray:
     above = np.minimum(below + 1, np.maximum(usable - 1, 0))
     low = np.take_along_axis(ordered, below[None], axis=0)[0]
     high = np.take_along_axis(ordered, above[None], axis=0)[0]
-    return low + (high - low) * (position - below)
+    return np.asarray(low + (high - low) * (position - below))
 
 
 def _blocks(cube: ScoreCube, resamples: int) -> list[IntArray]:

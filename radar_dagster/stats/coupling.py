@@ -42,8 +42,8 @@ class Coupling:
     tasks_used: IntArray  #: (…, r) slices that passed the gate
     tasks_undefined: IntArray  #: (…, r) slices without a self-effect, for lack of scores
     coupling: FloatArray  #: (…, r, n) mean over tasks of GenCoupling_t
-    leakage: FloatArray  #: (…, r, n) by the chosen estimator; the diagonal of a reliable row is exactly 1
-    mean_of_tasks: FloatArray  #: (…, r, n) mean over tasks of Leakage_t
+    #: (…, r, n) the mean over tasks of Leakage_t or `pooled`, as chosen; the diagonal of a reliable row is exactly 1
+    leakage: FloatArray
     pooled: FloatArray  #: (…, r, n) mean GenCoupling / mean SelfEffect
     sigma: FloatArray  #: (…, r, n) standard deviation over tasks of Leakage_t (ddof = 0)
     entry_reliable: BoolArray  #: (…, r, n) leakage is defined
@@ -103,7 +103,6 @@ def average_over_tasks(slices: Slices, gate: float, estimator: Estimator = Estim
         tasks_undefined=(~np.isfinite(slices.self_effect)).sum(axis=-2),
         coupling=nanmean(slices.coupling, axis=-3),
         leakage=pooled if estimator is Estimator.POOLED else mean_of_tasks,
-        mean_of_tasks=mean_of_tasks,
         pooled=pooled,
         sigma=sigma,
         entry_reliable=entry_reliable,

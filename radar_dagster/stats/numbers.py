@@ -51,4 +51,5 @@ def divide(numerator: npt.ArrayLike, denominator: npt.ArrayLike) -> FloatArray:
     """Quotient; NaN (without a warning) wherever the denominator is 0 or NaN."""
     top, bottom = np.broadcast_arrays(np.asarray(numerator, np.float64), np.asarray(denominator, np.float64))
     usable = np.isfinite(bottom) & (bottom != 0)
-    return np.divide(top, bottom, out=np.full(top.shape, np.nan), where=usable)
+    quotient: FloatArray = np.divide(top, bottom, out=np.full(top.shape, np.nan), where=usable)
+    return quotient

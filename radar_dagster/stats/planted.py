@@ -4,8 +4,8 @@ It stands behind the coverage benchmark, the tests and the model `offline/plante
 
 The latent mean of criterion j on a probe that targets i is 0.5 + s_i·L_ij/2 for the direction + and 0.5 − s_i·L_ij/2
 for −. Normal noise is added, the sum is rounded to the nearest of the equally spaced levels in [0, 1], and what falls
-outside lands on the outermost level. Level probabilities are therefore differences of the normal distribution
-function, and the expected score has a closed form. Rounding and the ends of the scale bend the expected score away
+outside lands on the outermost level. The expected score is therefore a sum of values of the normal
+distribution function. Rounding and the ends of the scale bend the expected score away
 from the latent mean, so what an estimator must recover is `expected_leakage`, not the nominal L.
 """
 
@@ -63,16 +63,6 @@ def discretise(latent: FloatArray, levels: int | Sequence[int]) -> IntArray:
     """
     top = _top(levels)
     return np.clip(np.floor(np.asarray(latent) * top + 0.5), 0, top).astype(np.int64)
-
-
-def level_probabilities(means: FloatArray, noise: float, levels: int) -> FloatArray:
-    """Probability of every level (…, levels) for latent means (…) and a noise standard deviation above 0."""
-    if not noise > 0:
-        raise ValueError(f"noise must be above 0, but is {noise:g}")
-    edges = (np.arange(1, levels) - 0.5) / (levels - 1)
-    below = ndtr((edges - np.asarray(means)[..., None]) / noise)
-    closed = np.concatenate([np.zeros_like(below[..., :1]), below, np.ones_like(below[..., :1])], axis=-1)
-    return np.diff(closed, axis=-1)
 
 
 def expected_p(means: FloatArray, noise: float, levels: int | Sequence[int] = 5) -> FloatArray:

@@ -86,8 +86,8 @@ class _Step(NamedTuple):
 
     def holds(self, value: FloatArray) -> BoolArray:
         if self.at_threshold_is_above:
-            return reaches(value, self.threshold) == self.above
-        return at_most(value, self.threshold) != self.above
+            return np.asarray(reaches(value, self.threshold) == self.above)
+        return np.asarray(at_most(value, self.threshold) != self.above)
 
     @property
     def nearest(self) -> float:

@@ -1,6 +1,8 @@
 """Settings of the coupling statistics and the policy that turns them into a verdict.
 
 Plain pydantic data: radar.yaml, the command line and the statistics share these, and a report prints them.
+
+Not here: the file in which people write them (`config.py`), and applying them (`readings.py`, `verdict.py`).
 """
 
 from __future__ import annotations

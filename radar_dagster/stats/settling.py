@@ -30,7 +30,7 @@ class Settling(NamedTuple):
 
 def probes_per_stratum(cube: ScoreCube) -> FloatArray:
     """Mean number of probes per stratum of every criterion, (n,)."""
-    return cube.probes.mean(axis=(0, 2))
+    return np.asarray(cube.probes.mean(axis=(0, 2)))
 
 
 def probes_needed(now: FloatArray, reach: FloatArray, distance: FloatArray) -> FloatArray:

@@ -3,6 +3,8 @@
 The functions take a bare matrix (…, n, n), sources as rows, so that a published matrix can be summarised as well as a
 measured one. An unreliable row is NaN, its diagonal included; such rows are left out. The paper defines the first
 three; the fourth is the participation ratio of the eigenvalues.
+
+Not here: their intervals (`global_intervals.py`).
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ Here: which numbers violate a policy and which leave it open. Not here: how read
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -15,7 +16,7 @@ import pandas as pd
 from radar_dagster.stats.audit import CouplingTables
 from radar_dagster.stats.intervals import Bounds
 from radar_dagster.stats.readings import QUANTITIES, find_crossings, read_pairs
-from radar_dagster.stats.settings import Policy, Reading, ReadingThresholds
+from radar_dagster.stats.settings import CouplingSettings, Policy, Reading, ReadingThresholds
 from radar_dagster.stats.states import OK, ok_share, overall_rates, state_rates
 from radar_dagster.stats.summaries import MIN_RELIABLE
 
@@ -31,6 +32,15 @@ class Verdict:
     verdict: Outcome
     exit_code: int
     reasons: tuple[str, ...]
+
+
+def verdict_frame(verdict: Verdict, settings: CouplingSettings, policy: Policy) -> pd.DataFrame:
+    """The verdict as its one-row table, with the settings that it stands on; columns as in `tables.VERDICT`."""
+    used = {"coupling": settings.model_dump(mode="json"), "policy": policy.model_dump(mode="json")}
+    return pd.DataFrame(
+        [[verdict.verdict, verdict.exit_code, json.dumps(verdict.reasons, ensure_ascii=False), json.dumps(used)]],
+        columns=["verdict", "exit_code", "reasons", "settings"],
+    )
 
 
 def decide(

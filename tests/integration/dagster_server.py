@@ -24,6 +24,14 @@ mutation($params: LaunchBackfillParams!) {
     ... on PythonError { message }
   }
 }"""
+_RELOAD = """
+mutation($name: String!) {
+  reloadRepositoryLocation(repositoryLocationName: $name) {
+    __typename
+    ... on WorkspaceLocationEntry { loadStatus }
+    ... on PythonError { message }
+  }
+}"""
 _STATUS = """
 query($id: String!) {
   partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill { status error { message } } }
@@ -46,6 +54,12 @@ class Server:
         assert not answer.get("errors"), answer["errors"]
         data: dict[str, Any] = answer["data"]
         return data
+
+    def reload(self) -> None:
+        """Load the code location again, as the button in the UI does."""
+        answer = self.query(_RELOAD, name="radar_dagster.definitions")["reloadRepositoryLocation"]
+        assert answer["__typename"] == "WorkspaceLocationEntry", answer
+        assert answer["loadStatus"] == "LOADED", answer
 
     def backfill(self, assets: Sequence[str], partitions: Sequence[str], timeout_s: float = 600) -> str:
         """Launch a backfill of the assets' partitions, wait for its end and return its status."""

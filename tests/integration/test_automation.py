@@ -55,7 +55,7 @@ def test_a_changed_rubric_is_loaded_first_and_its_probes_are_requested_next(
     assert tick(workspace, instance, "rubric_changed")[0] == []
     edit(workspace)
     assert tick(workspace, instance, "rubric_changed")[0] == [(jobs.LOAD_RUBRICS, "letters")]
-    runner._run(jobs.LOAD_RUBRICS, "letters")
+    runner.run_job(jobs.LOAD_RUBRICS, "letters")
     assert tick(workspace, instance, "rubric_changed")[0] == [(jobs.GENERATE_PROBES, "letters|writer")]
     runner.write_probes("letters", ["writer"])
     assert tick(workspace, instance, "rubric_changed")[0] == []
@@ -65,7 +65,7 @@ def test_a_rubric_that_was_never_loaded_is_loaded_and_no_probe_is_requested_that
     workspace: Workspace, instance: dg.DagsterInstance
 ) -> None:
     assert tick(workspace, instance, "rubric_changed")[0] == [(jobs.LOAD_RUBRICS, "letters")]
-    Runner(workspace, instance)._run(jobs.LOAD_RUBRICS, "letters")
+    Runner(workspace, instance).run_job(jobs.LOAD_RUBRICS, "letters")
     assert tick(workspace, instance, "rubric_changed")[0] == []
 
 
@@ -76,7 +76,7 @@ def test_probes_above_the_cap_are_not_requested_and_the_message_says_why(
     runner = Runner(capped, instance)
     runner.write_probes("letters", ["writer"])
     edit(capped)
-    runner._run(jobs.LOAD_RUBRICS, "letters")
+    runner.run_job(jobs.LOAD_RUBRICS, "letters")
     requests, message, _ = tick(capped, instance, "rubric_changed")
     assert requests == []
     assert message == "letters: 24 generation calls are above sensors.max_probe_calls (23)"
@@ -88,6 +88,16 @@ def test_a_broken_rubric_file_is_named_and_requests_nothing(workspace: Workspace
     assert requests == []
     assert message is not None
     assert "letters.yaml:1: criteria" in message
+
+
+def test_one_benchmark_that_is_skipped_does_not_hold_back_another(
+    workspace: Workspace, instance: dg.DagsterInstance
+) -> None:
+    both = workspace.model_copy(update={"benchmarks": {**workspace.benchmarks, "memos": "rubrics/memos.yaml"}})
+    both.rubric_path("memos").write_text("criteria: 3\n")
+    requests, message, _ = tick(both, instance, "rubric_changed")
+    assert requests == [(jobs.LOAD_RUBRICS, "letters")]
+    assert message is None
 
 
 def test_finished_probes_are_judged_once_by_every_verifier(workspace: Workspace, instance: dg.DagsterInstance) -> None:

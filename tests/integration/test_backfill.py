@@ -42,12 +42,18 @@ def test_a_backfill_of_twelve_cells_in_parallel_loses_nothing_and_carries_the_ga
         # Apart from the run that the gate stopped, nothing holds what is downstream back, and it carries the state.
         for assets in (COUPLING_TABLES, ["audit_report"]):
             server.backfill(assets, stopped)
+        # A new judge is a line in radar.yaml, a reload and a backfill of its pairs.
+        with (tmp_path / "radar.yaml").open("a") as configuration:
+            configuration.write("  newcomer: {model: 'python/judges:judge@third'}\n")
+        server.reload()
+        assert server.backfill(["scores", *COUPLING_TABLES], ["letters|writer~newcomer"]) == "COMPLETED_SUCCESS"
+        assert lake.exists("verdict", benchmark="letters", pair="writer~newcomer")
 
     with dg.DagsterInstance.from_config(str(home)) as instance:
         assert len(instance.fetch_materializations(dg.AssetKey("probes"), limit=100).records) == len(benchmarks)
 
     scores_per_cell = 2 * 3 * 2 * 2 * 3  # tasks × criteria × directions × probes × criteria
-    assert len(lake.partitions("scores")) == 12
+    assert len(lake.partitions("scores")) == 12 + 1
     for benchmark in benchmarks:
         for pair in pairs:
             dims = {"benchmark": benchmark, "pair": pair.key}

@@ -1,7 +1,13 @@
-"""`radar` as people run it: real processes, their streams, exit codes and files."""
+"""`radar` as people run it: its streams, exit codes and files.
+
+Audits, signals, terminals and pipes are tested on real processes. Where a process would only add its imports, the
+command is called in this one.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import pty
@@ -21,7 +27,9 @@ import pandas as pd
 import pytest
 from dagster import DagsterInstance
 
+from radar_dagster.cli.main import app
 from radar_dagster.config import load_workspace
+from radar_dagster.lake import Lake
 from radar_dagster.report.escape import terminal
 from radar_dagster.tables import COUPLING_TABLES, SCHEMAS
 
@@ -57,6 +65,19 @@ def radar(*arguments: str, cwd: Path, **extra: str) -> Outcome:
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 
+def called(*arguments: str, cwd: Path) -> Outcome:
+    """The command in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        patch.delenv("RADAR_WORKSPACE", raising=False)
+        patch.chdir(cwd)
+        patch.setattr(sys, "path", [*sys.path])  # the folder of a workspace's models is added to it
+        with pytest.raises(SystemExit) as ended:
+            app(list(arguments), prog_name="radar")
+    assert isinstance(ended.value.code, int)
+    return Outcome(ended.value.code, out.getvalue(), err.getvalue())
+
+
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     """A folder in which `radar init`'s rubric was audited without its radar.yaml, and the outcome."""
@@ -89,14 +110,14 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself_and_knows_json(command: str, tmp_path: Path) -> None:
-    outcome = radar(command, "--help", cwd=tmp_path)
+    outcome = called(command, "--help", cwd=tmp_path)
     assert (outcome.code, outcome.err) == (0, "")
     assert "--json" in outcome.out
 
 
 @pytest.mark.parametrize("arguments", [[], ["--nonsense"], ["nonsense"], ["audit"], ["plan", "x", "--probes", "y"]])
 def test_wrong_usage_is_exit_2_with_the_message_on_stderr(arguments: list[str], tmp_path: Path) -> None:
-    outcome = radar(*arguments, cwd=tmp_path)
+    outcome = called(*arguments, cwd=tmp_path)
     assert outcome.code == 2
     assert "Usage: radar" in outcome.err
     assert outcome.out == ""
@@ -105,7 +126,7 @@ def test_wrong_usage_is_exit_2_with_the_message_on_stderr(arguments: list[str], 
 def test_the_version_is_the_packages(tmp_path: Path) -> None:
     from radar_dagster import __version__
 
-    assert radar("--version", cwd=tmp_path).out == f"radar {__version__}\n"
+    assert called("--version", cwd=tmp_path).out == f"radar {__version__}\n"
 
 
 # ---------------------------------------------------------------- bad input
@@ -118,14 +139,14 @@ def test_bad_scores_end_with_exit_2_one_message_and_nothing_written(tmp_path: Pa
     outcome = radar("coupling", "s.csv", "--json", "--out", "out", cwd=tmp_path)
     assert (outcome.code, outcome.out) == (2, "")
     assert "Traceback" not in outcome.err
-    assert "s.csv:3: column 'probe': expected one printable line" in outcome.err
+    assert "s.csv:3: column 'probe': must be one printable line, but contains U+000A" in outcome.err
     assert "s.csv:3: column 'score': expected a number from 0 to 4, found '9'" in outcome.err
     assert not (tmp_path / "out").exists()
 
 
 def test_a_broken_rubric_is_named_with_its_line_and_no_workspace_is_made(tmp_path: Path) -> None:
     (tmp_path / "r.yaml").write_text("criteria:\n  - {id: a, label: A}\ntasks: []\n")
-    outcome = radar("audit", "r.yaml", cwd=tmp_path)
+    outcome = called("audit", "r.yaml", cwd=tmp_path)
     assert outcome.code == 2
     assert re.search(r"r\.yaml:2: criteria\[1\]\.definition: required", outcome.err)
     assert [path.name for path in tmp_path.iterdir()] == ["r.yaml"]
@@ -135,7 +156,7 @@ def test_a_broken_rubric_is_named_with_its_line_and_no_workspace_is_made(tmp_pat
     "arguments", [["trace", "helpsteer2", PAIR, "a", "b"], ["sql"], ["report", "helpsteer2", PAIR]]
 )
 def test_what_needs_an_audit_says_so_when_there_was_none(arguments: list[str], tmp_path: Path) -> None:
-    outcome = radar(*arguments, cwd=tmp_path)
+    outcome = called(*arguments, cwd=tmp_path)
     assert outcome.code == 2
     assert "audit" in outcome.err
     assert outcome.out == ""
@@ -157,6 +178,7 @@ def test_an_audit_prints_one_document_and_exits_with_its_verdict(audited: tuple[
     assert document["settings"]["rule_based"] == ["editor", "reader"]
     assert document["validation"] == []
     assert document["data_checks"] == []
+    assert document["notes"] == []
     assert "editor writes the probes" in outcome.err
     assert "Warning" not in outcome.err
 
@@ -164,9 +186,7 @@ def test_an_audit_prints_one_document_and_exits_with_its_verdict(audited: tuple[
 def test_the_folder_holds_the_page_every_table_and_the_document(audited: tuple[Path, Outcome]) -> None:
     folder, outcome = audited
     out = folder / "out"
-    assert {key: value for key, value in outcome.document.items() if key != "data_checks"} == json.loads(
-        (out / "summary.json").read_text()
-    )
+    assert outcome.document == json.loads((out / "summary.json").read_text())
     assert (out / "report.html").read_text() == Path(outcome.document["report"]).read_text()
     for table in ("probes", "scores", *COUPLING_TABLES):
         assert len(pd.read_csv(out / f"{table}.csv")) == len(pd.read_parquet(out / f"{table}.parquet"))
@@ -184,7 +204,7 @@ def test_the_small_workspace_can_be_opened_and_its_instance_shows_the_runs(audit
 
 def test_the_exported_scores_give_the_same_leakage_again(audited: tuple[Path, Outcome]) -> None:
     folder, outcome = audited
-    again = radar("coupling", "out/scores.csv", "--json", cwd=folder).document
+    again = called("coupling", "out/scores.csv", "--json", cwd=folder).document
     assert again["notes"] == []
     leakage = [{(row["source"], row["target"]): row for row in d["leakage"]} for d in (outcome.document, again)]
     for key, row in leakage[0].items():
@@ -194,7 +214,7 @@ def test_the_exported_scores_give_the_same_leakage_again(audited: tuple[Path, Ou
 
 def test_a_trace_holds_the_rows_that_recompute_the_leakage(audited: tuple[Path, Outcome]) -> None:
     folder, outcome = audited
-    trace = radar("trace", "desk", PAIR, "accuracy", "clarity", "--json", cwd=folder).document
+    trace = called("trace", "desk", PAIR, "accuracy", "clarity", "--json", cwd=folder).document
     rows = [(p["task"], p["direction"], p["on_source"]["p"], p["on_target"]["p"]) for p in trace["probes"]]
     frame = pd.DataFrame(rows, columns=["task", "direction", "own", "other"])
     means = frame.groupby(["task", "direction"]).mean().unstack()
@@ -207,32 +227,49 @@ def test_a_trace_holds_the_rows_that_recompute_the_leakage(audited: tuple[Path, 
         for row in outcome.document["leakage"]
         if (row["source"], row["target"]) == ("accuracy", "clarity")
     )
-    assert found == trace["leakage"]
+    assert found == trace["leakage"] == trace["recomputed"]
     assert found == (None if expected is None else pytest.approx(expected))
+    assert trace["rule_based"] == ["editor", "reader"]
 
 
 def test_a_trace_for_people_shows_texts_scores_and_ledger_keys(audited: tuple[Path, Outcome]) -> None:
     folder, _ = audited
     probes = pd.read_parquet(folder / "out" / "probes.parquet")
-    shown = radar("trace", "desk", PAIR, "accuracy", "clarity", "--limit", "1", cwd=folder).out
+    shown = called("trace", "desk", PAIR, "accuracy", "clarity", "--limit", "1", cwd=folder).out
     named = next(row for row in probes.itertuples() if row.probe in shown)
     assert named.call_key in shown
     assert terminal(named.text.splitlines()[0])[:50] in shown
-    unknown = radar("trace", "desk", PAIR, "accuracy", "charm", cwd=folder)
+    assert "Rule-based, no language model: editor and reader" in shown
+    value = re.search(r"^Leakage accuracy → clarity: (.*)$", shown, re.MULTILINE)
+    assert value
+    assert f"Recomputed from these rows: {value[1]}\n" in shown
+    unknown = called("trace", "desk", PAIR, "accuracy", "charm", cwd=folder)
     assert unknown.code == 2
     assert "no criterion 'charm'; there are accuracy, clarity, brevity" in unknown.err
+
+
+def test_a_trace_through_tables_of_different_audits_says_that_the_rows_do_not_give_the_value(
+    audited: tuple[Path, Outcome], tmp_path: Path
+) -> None:
+    folder, _ = audited
+    shutil.copytree(folder, tmp_path / "copy")
+    lake, cell = Lake(str(tmp_path / "copy" / ".radar" / "lake")), {"benchmark": "desk", "pair": PAIR}
+    scores = lake.read("scores", **cell)
+    lake.write("scores", scores.assign(p=scores["p"].where(scores["criterion"] != "accuracy", 0.5)), **cell)
+    shown = called("trace", "desk", PAIR, "accuracy", "clarity", cwd=tmp_path / "copy").out
+    assert "Recomputed from these rows: –\nThat is not the stored value" in shown
 
 
 def test_sql_reads_the_lake_in_three_forms(audited: tuple[Path, Outcome]) -> None:
     folder, outcome = audited
     query = "SELECT criterion, self_effect, pair FROM self_effects ORDER BY criterion"
-    rows = radar("sql", query, "--json", cwd=folder).document["rows"]
+    rows = called("sql", query, "--json", cwd=folder).document["rows"]
     expected = sorted((row["criterion"], row["self_effect"], PAIR) for row in outcome.document["self_effects"])
     assert [tuple(row.values()) for row in rows] == expected
-    shown = radar("sql", query, "--csv", cwd=folder).out.splitlines()
+    shown = called("sql", query, "--csv", cwd=folder).out.splitlines()
     assert shown[0] == "criterion,self_effect,pair"
     assert shown[1].startswith(f"accuracy,{expected[0][1]!r}")
-    listed = radar("sql", cwd=folder).out
+    listed = called("sql", cwd=folder).out
     assert re.search(
         r"^scores +72 ", listed, re.MULTILINE
     )  # 2 tasks × 3 targets × 2 directions × 2 probes × 3 criteria
@@ -240,20 +277,27 @@ def test_sql_reads_the_lake_in_three_forms(audited: tuple[Path, Outcome]) -> Non
 
 def test_the_report_is_made_again_byte_for_byte(audited: tuple[Path, Outcome]) -> None:
     folder, _ = audited
-    outcome = radar("report", "desk", PAIR, "--out", "pages/page.html", "--json", cwd=folder)
+    outcome = called("report", "desk", PAIR, "--out", "pages/page.html", "--json", cwd=folder)
     assert outcome.code == 0
     assert outcome.document == {"reports": [{"benchmark": "desk", "pair": PAIR, "report": "pages/page.html"}]}
     assert (folder / "pages" / "page.html").read_bytes() == (folder / "out" / "report.html").read_bytes()
 
 
+def test_a_page_below_a_file_is_refused_before_the_work(audited: tuple[Path, Outcome]) -> None:
+    folder, _ = audited
+    outcome = called("report", "desk", PAIR, "--out", "desk.yaml/below.html", cwd=folder)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err == "Error: --out desk.yaml: desk.yaml is not a folder\n"
+
+
 def test_probes_are_used_again_unless_fresh_ones_are_asked_for(audited: tuple[Path, Outcome]) -> None:
     folder, first = audited
-    again = radar("audit", "desk", "--probes", "2", cwd=folder)
+    again = called("audit", "desk", "--probes", "2", cwd=folder)
     assert "the probes of editor are there and current" in again.err
     assert again.code == first.code
     assert f"Report: {first.document['report']}" in again.out
     assert "\x1b" not in again.out
-    assert "editor writes the probes" in radar("audit", "desk", "--probes", "2", "--fresh", cwd=folder).err
+    assert "editor writes the probes" in called("audit", "desk", "--probes", "2", "--fresh", cwd=folder).err
 
 
 def test_a_reader_that_goes_away_is_no_error(audited: tuple[Path, Outcome]) -> None:
@@ -299,7 +343,7 @@ def test_a_terminal_gets_ruled_tables_and_no_colour_where_that_is_not_wished(tmp
     assert "─" in on_a_terminal("check", cwd=tmp_path)
     plain = on_a_terminal("check", cwd=tmp_path, NO_COLOR="1")
     assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", plain)
-    assert "─" not in radar("check", cwd=tmp_path).out
+    assert "─" not in called("check", cwd=tmp_path).out
 
 
 def test_a_stdout_that_knows_only_ascii_gets_every_result(audited: tuple[Path, Outcome]) -> None:
@@ -320,7 +364,7 @@ def own(tmp_path: Path) -> Path:
 
 
 def test_several_pairs_share_a_document_and_the_worst_verdict_is_the_exit_code(own: Path) -> None:
-    outcome = radar("audit", "letters", "--json", "--out", "out", cwd=own)
+    outcome = called("audit", "letters", "--json", "--out", "out", cwd=own)
     verdicts = {row["pair"]: row["exit_code"] for row in outcome.document["verdict"]}
     assert verdicts == {"writer~careful": 0, "writer~careful-too": 0, "writer~blind": 3, "writer~lossy": 3}
     assert outcome.code == 3
@@ -330,8 +374,46 @@ def test_several_pairs_share_a_document_and_the_worst_verdict_is_the_exit_code(o
     assert {(row["pair"], row["criterion"]) for row in lost} == {("writer~lossy", "brevity")}
 
 
+def test_a_warning_about_the_data_is_shown_and_recorded_and_leaves_the_verdict_alone(own: Path) -> None:
+    outcome = called("audit", "letters", "--verifier", "careful", "--json", "--out", "out", cwd=own)
+    assert outcome.code == outcome.document["verdict"][0]["exit_code"] == 0
+    (warning,) = outcome.document["data_checks"]
+    assert (warning["severity"], warning["table"], warning["partition"]) == ("warning", "probes", "letters|writer")
+    assert f"data check warning: probes of letters|writer: {warning['message']}" in outcome.err
+    assert json.loads((own / "out" / "summary.json").read_text())["data_checks"] == [warning]
+
+
+def test_data_that_break_an_expectation_carry_no_verdict_and_each_folder_names_its_own(own: Path) -> None:
+    (own / "moody.py").write_text(
+        "import judges\n\ndef write(request):\n"
+        "    if request.sample == 2:\n        raise ValueError('not today')\n    return judges.write(request)\n"
+    )
+    (own / "lax.yaml").write_text(
+        "min_ok_share: 0.6\nmin_ok_share_per_direction: 0\n"
+        "fail_on: []\nunreliable_is_inconclusive: false\nuncertain_is_inconclusive: false\n"
+    )
+    outcome = called(
+        "audit", "letters", "--generator", "writer", "--generator", "python/moody:write", "--verifier", "careful",
+        "--policy", "lax.yaml", "--json", "--out", "out", cwd=own,
+    )  # fmt: skip
+    errors = [row for row in outcome.document["data_checks"] if row["severity"] == "error"]
+    assert outcome.code == 3
+    assert [(row["table"], row["partition"]) for row in errors] == [("probes", "letters|write")]
+    assert outcome.document["notes"] == [
+        "radar.yaml does not list write (python/moody:write): add what `radar dev` should show"
+    ]
+    for pair, expected in (("writer~careful", []), ("write~careful", errors)):
+        written = json.loads((own / "out" / pair / "summary.json").read_text())
+        assert [row for row in written["data_checks"] if row["severity"] == "error"] == expected
+
+
+def test_lost_scores_are_told_in_the_terminal(own: Path) -> None:
+    outcome = called("audit", "letters", "--verifier", "lossy", cwd=own)
+    assert re.search(r"^  - \d+ of \d+ scores ended as parse_error$", outcome.out, re.MULTILINE)
+
+
 def test_one_pair_is_chosen_by_alias_and_a_gate_that_stops_it_is_told(own: Path) -> None:
-    outcome = radar("audit", "letters", "--verifier", "blind", cwd=own)
+    outcome = called("audit", "letters", "--verifier", "blind", cwd=own)
     assert outcome.code == 3
     assert outcome.out.count("Report: ") == 1
     assert "Inconclusive." in outcome.out
@@ -347,7 +429,9 @@ def test_a_model_that_prints_does_not_spoil_the_document(own: Path) -> None:
 
 
 def test_ctrl_c_ends_an_audit_with_130_and_leaves_a_lake_that_reads(own: Path) -> None:
-    (own / "slow.py").write_text("import time\n\ndef judge(request):\n    time.sleep(0.2)\n    return 2\n")
+    (own / "slow.py").write_text(
+        "import time\n\ndef judge(request):\n    print('asked')\n    time.sleep(0.2)\n    return 2\n"
+    )
     process = subprocess.Popen(
         [RADAR, "audit", "letters", "--verifier", "python/slow:judge"],
         cwd=own,
@@ -357,15 +441,12 @@ def test_ctrl_c_ends_an_audit_with_130_and_leaves_a_lake_that_reads(own: Path) -
         text=True,
     )
     assert process.stderr is not None
-    for line in process.stderr:
-        if "judges the probes" in line:
-            break
-    time.sleep(1)
+    assert any(line == "asked\n" for line in process.stderr), "it ended before its first judgement"
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
     assert "Traceback" not in err
-    assert radar("sql", "SELECT count(*) n FROM probes", "--json", cwd=own).document["rows"][0]["n"] > 0
+    assert called("sql", "SELECT count(*) n FROM probes", "--json", cwd=own).document["rows"][0]["n"] > 0
 
 
 def test_dev_serves_this_workspace_and_ends_on_ctrl_c(own: Path) -> None:

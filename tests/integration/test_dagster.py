@@ -10,9 +10,12 @@ import pytest
 from radar_dagster import jobs
 from radar_dagster.config import Workspace, load_workspace
 from radar_dagster.definitions import build_definitions
+from radar_dagster.errors import OperationalError
 from radar_dagster.lake import Lake
+from radar_dagster.models.naming import ModelSpec
 from radar_dagster.partitions import Pair, multi_key
 from radar_dagster.runs import Runner
+from radar_dagster.stats.settings import CouplingSettings
 from radar_dagster.tables import COUPLING_TABLES
 
 pytestmark = pytest.mark.slow
@@ -127,7 +130,11 @@ def test_the_command_lines_runs_end_with_a_report_even_where_a_gate_stops_them(
     assert careful.stopped_by == ()
     assert blind.stopped_by[0].startswith("self_effects: 3 of 3 fail: accuracy (weak)")
     assert runner.lake.exists("audit_report", **blind.dims)
-    assert runner.check_data([careful, blind]) == []
+    found = runner.check_data([careful, blind])
+    # This writer says the same on every task: worth a warning, and no reason to distrust the data.
+    assert [(check.asset, check.partition, check.blocking) for check in found] == [("probes", "memos|writer", False)]
+    assert "ProportionOfUniqueValues" in found[0].description
+    assert found[0].concerns(careful)
 
 
 def test_probes_are_written_once_for_all_verifiers_and_again_only_when_asked(
@@ -203,16 +210,44 @@ def stale(workspace: Workspace, instance: dg.DagsterInstance) -> set[tuple[str, 
     return found
 
 
+def test_a_report_describes_what_made_its_tables_and_not_the_configuration_of_today(
+    workspace: Workspace, instance: dg.DagsterInstance
+) -> None:
+    Runner(workspace, instance).audit("memos", [CAREFUL])
+    audit = workspace.audit.model_copy(update={"probes": 9, "coupling": CouplingSettings(gate=0.9)})
+    models = {**workspace.models, "careful": ModelSpec(model="python/judges:constant")}
+    later = workspace.model_copy(update={"audit": audit, "models": models})
+    materialise(later, instance, "audit_report", multi_key(benchmark="memos", pair=CAREFUL.key))
+    page = Lake(workspace.store_url).read_text("audit_report", "report.html", benchmark="memos", pair=CAREFUL.key)
+    assert "python/judges:judge" in page
+    assert "python/judges:constant" not in page
+    assert "0.40" in page
+    assert "0.90" not in page
+
+
+def test_scores_of_another_version_of_the_rubric_are_never_read_with_this_one(
+    workspace: Workspace, instance: dg.DagsterInstance
+) -> None:
+    runner = Runner(workspace, instance)
+    runner.audit("memos", [CAREFUL])
+    path = workspace.rubric_path("memos")
+    path.write_text(path.read_text().replace("in few words", "in very few words"))
+    run(workspace, instance, jobs.LOAD_RUBRICS, "memos")
+    for call in (lambda: runner.report("memos", CAREFUL), lambda: runner.run_job(jobs.JUDGE, "memos|writer~careful")):
+        with pytest.raises(OperationalError, match="made from another version of the rubric"):
+            call()
+    runner.audit("memos", [CAREFUL])
+    assert probe_events(instance) == 2
+
+
 def test_a_run_that_fails_names_the_step_and_the_cause_and_keeps_what_was_there(
     workspace: Workspace, instance: dg.DagsterInstance
 ) -> None:
-    from radar_dagster.errors import OperationalError
-
     runner = Runner(workspace, instance)
     runner.audit("memos", [CAREFUL])
     before = runner.lake.read("scores", benchmark="memos", pair=CAREFUL.key)
     path = Path(runner.lake.path("probes", {"benchmark": "memos", "generator": "writer"}))
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(OperationalError, match="scores"):
-        runner._run(jobs.AUDIT_PAIR, multi_key(benchmark="memos", pair=CAREFUL.key))
+        runner.run_job(jobs.AUDIT_PAIR, multi_key(benchmark="memos", pair=CAREFUL.key))
     assert before.equals(runner.lake.read("scores", benchmark="memos", pair=CAREFUL.key))

@@ -9,7 +9,7 @@ import pytest
 
 from radar_dagster.models.door import Door
 from radar_dagster.models.naming import ModelSpec
-from radar_dagster.models.requests import DIRECTIONS, GenerationRequest, JudgementRequest
+from radar_dagster.models.stages import judge_probes, make_probes
 from radar_dagster.rubric.loading import benchmark_path, load_rubric, shipped_benchmarks
 from radar_dagster.stats.audit import analyse
 from radar_dagster.stats.planted import expected_leakage
@@ -36,15 +36,10 @@ def test_the_tables_of_the_documentation_are_what_the_models_give_today(benchmar
 def test_twenty_samples_of_a_stratum_are_twenty_texts(name: str) -> None:
     rubric = load_rubric(benchmark_path(name))
     door = Door({"editor": ModelSpec(model="offline/editor")})
-    for task in rubric.tasks:
-        for criterion in rubric.criteria:
-            for direction in DIRECTIONS:
-                asked = [
-                    GenerationRequest(task=task, criterion=criterion, direction=direction, sample=s)
-                    for s in range(1, 21)
-                ]
-                texts = {call.reply.text for call in door.generate("editor", asked)}
-                assert len(texts) == 20, (task.id, criterion.id, direction)
+    probes = make_probes(rubric, door, "editor", 20)
+    different = probes.groupby(["task", "target", "direction"])["text"].nunique()
+    assert len(different) == len(rubric.tasks) * len(rubric.criteria) * 2
+    assert different.eq(20).all(), different[different.ne(20)]
 
 
 def test_couplings_that_the_documentation_calls_built_in_are_there(benchmark) -> None:
@@ -75,31 +70,9 @@ def test_the_simulator_and_stage_three_return_the_planted_matrix() -> None:
             "judge": ModelSpec(model="offline/planted", options={"noise": 0.15}),
         }
     )
-    asked = [
-        GenerationRequest(task=task, criterion=criterion, direction=direction, sample=sample)
-        for task in rubric.tasks
-        for criterion in rubric.criteria
-        for direction in DIRECTIONS
-        for sample in range(1, 21)
-    ]
-    rows = []
-    for request, made in zip(asked, door.generate("writer", asked), strict=True):
-        judged = [
-            JudgementRequest(task=request.task, criterion=c, response=made.reply.text or "") for c in rubric.criteria
-        ]
-        for criterion, call in zip(rubric.criteria, door.judge("judge", judged), strict=True):
-            assert call.reply.score is not None
-            rows.append(
-                {
-                    "task": request.task.id,
-                    "target": request.criterion.id,
-                    "direction": request.direction,
-                    "probe": made.key,
-                    "criterion": criterion.id,
-                    "p": criterion.scale.proportion(call.reply.score),
-                }
-            )
-    tables = analyse(pd.DataFrame(rows), settings=CouplingSettings(), criteria=ids)
+    scores = judge_probes(rubric, make_probes(rubric, door, "writer", 20), door, "judge")
+    assert scores["p"].notna().all()
+    tables = analyse(scores, settings=CouplingSettings(), criteria=ids)
     found = tables.leakage.set_index(["source", "target"])
     expected, _ = expected_leakage(matrix, np.full(5, 0.7), 0.15)
     inside = 0

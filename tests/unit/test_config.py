@@ -46,6 +46,30 @@ def test_benchmarks_and_models_have_shorthands(tmp_path: Path) -> None:
     assert workspace.pairs() == [("e", "r")]
 
 
+def test_a_judge_is_one_line_where_it_is_used(tmp_path: Path) -> None:
+    text = "generators: {e: offline/editor}\nverifiers:\n  r: offline/reader\n  ours: {model: python/judges:score}\n"
+    workspace = load_workspace(write(tmp_path, text))
+    assert workspace.pairs() == [("e", "r"), ("e", "ours")]
+    assert workspace.models["ours"].model == "python/judges:score"
+
+
+def test_a_judge_alone_is_paired_with_the_generator_that_comes_with_the_project(tmp_path: Path) -> None:
+    workspace = load_workspace(write(tmp_path, "verifiers:\n  reader: python/judges:score\n"))
+    assert workspace.pairs() == [("editor", "reader")]
+    assert workspace.models["reader"].model == "python/judges:score"
+
+
+def test_the_folder_of_a_workspace_is_not_the_files_to_set(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="root: unknown key"):
+        load_workspace(write(tmp_path, "root: elsewhere\n"))
+
+
+def test_an_alias_can_not_stand_for_two_models(tmp_path: Path) -> None:
+    text = "models: {r: offline/planted}\ngenerators: {e: offline/editor}\nverifiers: {r: offline/reader}\n"
+    with pytest.raises(BadInputError, match="verifiers and models give 'r' two different models"):
+        load_workspace(write(tmp_path, text))
+
+
 @pytest.mark.parametrize(
     ("text", "line", "expected"),
     [
@@ -55,6 +79,10 @@ def test_benchmarks_and_models_have_shorthands(tmp_path: Path) -> None:
         ("models:\n  e: {model: editor}\n", 2, "is not a model: expected provider/model"),
         ("benchmarks: [helpsteer2, helpsteer2]\n", 1, "listed twice"),
         ("benchmarks: [3]\n", 1, "a shipped name or the path of a rubric file"),
+        ("audit:\n  tasks: 0\n", 2, "greater than or equal to 1"),
+        ("audit:\n  tasks: true\n", 2, "audit.tasks"),
+        ("schedule:\n  cron: nonsense\n", 2, "expected five cron fields"),
+        ("schedule:\n  timezone: Mars/Phobos\n", 2, "expected an IANA time zone"),
         ("audit:\n  policy:\n    fail_on: [unreliable]\n", 2, "inconclusive, not violated"),
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 
 from radar_dagster.config import ScheduleSection, Workspace
 from radar_dagster.definitions import build_definitions
+from radar_dagster.errors import BadInputError
 from radar_dagster.tables import SCHEMAS
 
 FREE = {key for key in SCHEMAS if key not in {"rubric", "probes", "scores"}}
@@ -74,6 +75,11 @@ def test_scores_go_stale_only_where_production_pairs_are_named() -> None:
     assert policy(ScheduleSection()) is None
     named = policy(ScheduleSection(production_pairs=("editor~reader",), max_age_days=3))
     assert named == dg.FreshnessPolicy.time_window(fail_window=timedelta(days=3))
+
+
+def test_a_cron_that_can_not_be_is_named() -> None:
+    with pytest.raises(BadInputError, match="no such cron schedule: '99 6"):
+        build_definitions(Workspace(schedule=ScheduleSection(cron="99 6 * * 1")))
 
 
 def test_changed_settings_change_the_code_version_of_what_uses_them_alone() -> None:

@@ -60,6 +60,8 @@ def test_the_document_has_the_contracts_keys_and_columns_in_order(run: Callable[
         assert document[table]
     assert document["validation"] == []
     assert document["verdict"][0]["verdict"] == "passed"
+    assert document["verdict"][0]["settings"]["coupling"] == CouplingSettings().model_dump(mode="json")
+    assert document["verdict"][0]["settings"]["policy"] == document["settings"]["policy"]
     assert {row["metric"] for row in document["coupling_summary"]} == {
         "global_positive", "global_tension", "max_coupling", "effective_criteria",
     }  # fmt: skip
@@ -133,6 +135,10 @@ def test_missing_cells_are_counted_in_states_and_notes_and_too_many_leave_it_inc
     assert missing == int(frame["score"].isna().sum())
     assert code == 3
     assert f"note: {missing} of {len(frame)} scores are missing" in err
+    _, shown, _ = run(frame, as_json=False)
+    assert f"  - {missing} of {len(frame)} scores ended as missing\n" in shown
+    _, shown, _ = run(scores(SEPARATE), as_json=False)
+    assert "ended as" not in shown
 
 
 def test_the_folder_gets_every_table_twice_and_the_document(tmp_path: Path, run: Callable[..., Any]) -> None:

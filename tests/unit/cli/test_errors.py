@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from radar_dagster.cli.errors import run_guarded, worst
-from radar_dagster.errors import BadInputError, InconclusiveError, OperationalError
+from radar_dagster.errors import BadInputError, OperationalError
 
 
 def failing(error: BaseException) -> int:
@@ -19,9 +19,7 @@ def failing(error: BaseException) -> int:
     return run_guarded(command)
 
 
-@pytest.mark.parametrize(
-    ("error", "code"), [(BadInputError("x.csv:3: no"), 2), (InconclusiveError("few"), 3), (OperationalError("key"), 4)]
-)
+@pytest.mark.parametrize(("error", "code"), [(BadInputError("x.csv:3: no"), 2), (OperationalError("key"), 4)])
 def test_an_error_of_ours_is_one_message_on_stderr_with_its_exit_code(
     error: Exception, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

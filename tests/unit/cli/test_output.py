@@ -134,17 +134,18 @@ def test_a_table_with_half_a_surrogate_pair_in_a_cell_can_be_written_as_csv(tmp_
     assert text.startswith(b"text\n'=cmd()")
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_rubble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = tmp_path / "x.json"
-    target.write_text("old")
-
-    def fail(self: Path, data: bytes) -> int:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", fail)
-    with pytest.raises(BadInputError, match=r"x\.json: cannot be written: No space left on device"):
-        output.write_file(target, b"new")
+def test_a_file_below_a_file_cannot_be_written_and_the_one_above_stays(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    with pytest.raises(BadInputError, match=r"below\.html: cannot be written: "):
+        output.write_file(tmp_path / "file" / "below.html", b"new")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_a_file_in_place_of_a_folder_cannot_be_written_and_leaves_no_rubble(tmp_path: Path) -> None:
+    (tmp_path / "x.json").mkdir()
+    with pytest.raises(BadInputError, match=r"x\.json: cannot be written: Is a directory"):
+        output.write_file(tmp_path / "x.json", b"new")
+    assert [path.name for path in tmp_path.rglob("*")] == ["x.json"]
 
 
 def test_an_out_folder_below_a_file_is_refused_before_the_work(tmp_path: Path) -> None:

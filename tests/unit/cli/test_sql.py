@@ -10,7 +10,7 @@ import pytest
 
 from radar_dagster.cli import sql
 from radar_dagster.errors import BadInputError
-from radar_dagster.resources.lake import Lake
+from radar_dagster.lake import Lake
 from radar_dagster.tables import AUDIT_REPORT
 
 

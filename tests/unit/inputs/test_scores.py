@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import tempfile
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -51,9 +52,11 @@ def test_a_complete_design_reads_back_with_proportions_and_no_notes(tmp_path: Pa
     assert set(scores["state"]) == {"ok"}
 
 
-names = st.text(
-    st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1, max_size=12
-).filter(lambda text: text == text.strip() != "")
+names = (
+    st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cf", "Cs", "Zl", "Zp"]), min_size=1, max_size=12)
+    .map(lambda text: unicodedata.normalize("NFC", text))
+    .filter(lambda text: text == text.strip() != "")
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -153,6 +156,21 @@ def test_control_characters_in_a_name_are_refused_and_shown_escaped(tmp_path: Pa
         read(tmp_path, frame)
     assert "\x1b" not in str(caught.value)
     assert "one printable line" in str(caught.value)
+
+
+@pytest.mark.parametrize("hidden", ["\u202e", "\u200b", "\ufeff"])
+def test_characters_that_hide_something_in_a_name_are_refused_as_in_a_rubric(tmp_path: Path, hidden: str) -> None:
+    frame = design().replace({"target": {"a": f"a{hidden}b"}, "criterion": {"a": f"a{hidden}b"}})
+    with pytest.raises(BadInputError, match=rf"s\.csv:2: column 'target': .* contains U\+{ord(hidden):04X}"):
+        read(tmp_path, frame, "s.csv")
+
+
+def test_names_that_look_the_same_are_the_same_however_they_are_composed(tmp_path: Path) -> None:
+    composed, decomposed = "clart\u00e9", "clarte\u0301"
+    frame = design().replace({"target": {"a": decomposed}, "criterion": {"a": composed}})
+    scores, notes = read(tmp_path, frame)
+    assert set(scores["target"]) == set(scores["criterion"]) == {composed, "b"}
+    assert notes == ()
 
 
 @pytest.mark.parametrize("empty", ["", "NA", "n/a", "NaN", "null", "None", "  "])

@@ -1,6 +1,8 @@
 """Intervene and judge: the design is complete, rows match requests, losses are rows with a state."""
 
 import json
+import sys
+from collections.abc import Iterator
 
 import pandas as pd
 import pytest
@@ -8,8 +10,7 @@ import pytest
 from radar_dagster.errors import BadInputError
 from radar_dagster.models.door import Door
 from radar_dagster.models.naming import ModelSpec
-from radar_dagster.models.replies import Generation, Judgement, State, generation, judgement
-from radar_dagster.models.requests import GenerationRequest, JudgementRequest, request_key
+from radar_dagster.models.requests import request_key
 from radar_dagster.models.stages import check_models, judge_probes, make_probes, probe_requests
 from radar_dagster.rubric.model import Criterion, Rubric, Scale, Task
 
@@ -23,30 +24,35 @@ RUBRIC = Rubric(
 )
 
 
-class Scripted:
-    """A generator that refuses one request, and a verifier that can't read one criterion."""
+#: A generator that refuses one request, and a verifier that can't read one criterion.
+SCRIPTED = """
+from radar_dagster.models.replies import Generation, State
 
-    def generate(self, request: GenerationRequest) -> Generation:
+class Model:
+    def generate(self, request):
         if (request.task.id, request.criterion.id, request.direction, request.sample) == ("t2", "c", "-", 2):
             return Generation.failed(State.REFUSED, "I would rather not.")
-        return generation(f"{request.task.id} {request.criterion.id} {request.direction} {request.sample}")
+        return f"{request.task.id} {request.criterion.id} {request.direction} {request.sample}"
 
-    def judge(self, request: JudgementRequest) -> Judgement:
-        return judgement("4/5" if request.criterion.id == "c" else 3, request.criterion.scale)
+    def judge(self, request):
+        return "4/5" if request.criterion.id == "c" else 3
+"""
 
 
-@pytest.fixture
-def door(monkeypatch: pytest.MonkeyPatch) -> Door:
-    made = Door({"m": ModelSpec(model="python/scripted:model")})
-    made._connected["m"] = Scripted()
-    return made
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    folder = tmp_path_factory.mktemp("plugins")
+    (folder / "scripted_for_stages.py").write_text(SCRIPTED)
+    yield Door({"m": ModelSpec(model="python/scripted_for_stages:Model")}, plugins=folder)
+    sys.path.remove(str(folder))
+    sys.modules.pop("scripted_for_stages", None)
 
 
 def test_every_task_criterion_direction_and_sample_is_asked_once() -> None:
     requests = probe_requests(RUBRIC, 3)
     keys = {(r.task.id, r.criterion.id, r.direction, r.sample) for r in requests}
     assert len(requests) == len(keys) == 2 * 2 * 2 * 3
-    assert {request_key(ModelSpec(model="a/b"), r) for r in requests}.__len__() == len(requests)
+    assert len({request_key(ModelSpec(model="a/b"), r) for r in requests}) == len(requests)
 
 
 def test_a_probe_that_failed_is_a_row_with_its_state_and_reason(door: Door) -> None:

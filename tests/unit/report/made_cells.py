@@ -1,6 +1,5 @@
 """Made-up audit cells for the tests of the report: scores around a planted matrix, every table by the real code."""
 
-import json
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -12,7 +11,7 @@ from radar_dagster.report.data import ReportData
 from radar_dagster.rubric.model import Criterion, Rubric, Task, content_hash
 from radar_dagster.stats.audit import analyse
 from radar_dagster.stats.planted import draw_cube, latent_means
-from radar_dagster.stats.verdict import decide
+from radar_dagster.stats.verdict import decide, verdict_frame
 from radar_dagster.tables import COUPLING_TABLES, PROBES, SCORES
 
 #: A rubric with one pair of every kind: a–b counted twice, d rides on c, c pulls against a, e does not pass the gate.
@@ -77,7 +76,9 @@ def make_cell(
         direction = "+-"[d]
         probe = f"t{t}/{direction}{k + 1}/c{i}"
         shared = {"probe": probe, "task": f"t{t}", "target": f"c{i}", "direction": direction, "sample": k + 1}
-        call = {"parameters": "{}", "input_tokens": tokens, "output_tokens": tokens}
+        call = {
+            "parameters": "{}", "input_tokens": tokens, "output_tokens": tokens, "rubric_version": rubric.version,
+        }  # fmt: skip
         probe_rows.append(
             {
                 **shared, **call, "state": "ok", "text": text(probe), "detail": None, "model": generator,
@@ -118,10 +119,7 @@ def make_report(
     )
     verdict = decide(coupling, scores, settings.policy, settings.coupling.thresholds)
     tables = {name: getattr(coupling, name) for name in COUPLING_TABLES if name != "verdict"}
-    tables["verdict"] = pd.DataFrame(
-        [[verdict.verdict, verdict.exit_code, json.dumps(verdict.reasons)]],
-        columns=["verdict", "exit_code", "reasons"],
-    )
+    tables["verdict"] = verdict_frame(verdict, settings.coupling, settings.policy)
     return ReportData(
         rubric=rubric,
         benchmark=rubric.name,

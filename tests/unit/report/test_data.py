@@ -1,10 +1,22 @@
+"""What a report is made of: nulls become None, names tell criteria apart, and a missing table is named."""
+
+import itertools
 import math
 
 import pandas as pd
 import pytest
 from made_cells import LABELS, make_cell, make_rubric
 
-from radar_dagster.report.data import ReportData, display_names, number, records
+from radar_dagster.report.data import (
+    Judgement,
+    ReportData,
+    display_names,
+    judgement_of,
+    number,
+    pairs_of,
+    records,
+    sorted_pairs,
+)
 from radar_dagster.stats.settings import Reading
 
 
@@ -46,6 +58,40 @@ def test_the_planted_pairs_come_back_with_their_readings_and_directions() -> Non
     assert unreliable.reading is Reading.UNRELIABLE
     assert unreliable.leakage_ba is None
     assert unreliable.sym is None
+
+
+def test_pairs_that_need_a_decision_come_first_and_the_strongest_of_a_reading_before_the_others() -> None:
+    ordered = sorted_pairs(make_cell().pairs)
+    readings = [pair.reading for pair in ordered]
+    assert list(dict.fromkeys(readings)) == ["cluster", "tradeoff", "directional", "unreliable", "separable"]
+    for reading, pairs in itertools.groupby(ordered, key=lambda pair: pair.reading):
+        strengths = [pair.strength for pair in pairs]
+        assert strengths == sorted(strengths, reverse=True), reading
+
+
+def test_a_pair_holds_what_would_settle_it_and_whether_the_policy_accepts_it() -> None:
+    cell = make_cell(noise=0.3, tasks=2, probes=2)
+    pairs = pairs_of(cell.tables, [("c1", "c0")])
+    assert [(pair.a, pair.b) for pair in pairs if pair.accepted] == [("c0", "c1")]
+    settling = cell.tables["settling"]
+    assert len(settling) > 0
+    for pair in pairs:
+        rows = settling[(settling["criterion_a"] == pair.a) & (settling["criterion_b"] == pair.b)]
+        assert [one.quantity for one in pair.settling] == rows["quantity"].tolist()
+
+
+def test_a_judgement_says_its_rationale_or_reasoning_or_why_it_was_lost() -> None:
+    row = {"criterion": "c0", "state": "ok", "score": 3.0, "p": 0.75, "call_key": "k", "detail": None}
+    scored = {**row, "rationale": "Clear.", "reasoning": "It begins with the point."}
+    assert judgement_of(scored, "c0") == Judgement(
+        criterion="c0", state="ok", score=3, p=0.75, rationale="Clear.", reasoning="It begins with the point.",
+        detail=None, call_key="k",
+    )  # fmt: skip
+    assert judgement_of(scored, "c0").said == "Clear."
+    assert judgement_of({**scored, "rationale": None}, "c0").said == "It begins with the point."
+    assert judgement_of({**scored, "score": None, "detail": "found '4/5'"}, "c0").said == "found '4/5'"
+    absent = judgement_of(None, "c1")
+    assert (absent.criterion, absent.state, absent.score) == ("c1", "missing", None)
 
 
 def test_models_are_called_rule_based_by_their_provider() -> None:

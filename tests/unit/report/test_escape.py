@@ -1,3 +1,5 @@
+"""Escaped text acts in no medium: terminal, Markdown, CSV; what is harmless stays as it was."""
+
 import csv
 import io
 import re

@@ -1,3 +1,5 @@
+"""The probes shown for a pair are those with the widest contrast, found here by trying all of them."""
+
 import itertools
 
 import numpy as np

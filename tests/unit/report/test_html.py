@@ -1,3 +1,5 @@
+"""The page as HTML: what is on it, that it loads nothing, and that text of models makes no element."""
+
 import itertools
 import re
 from dataclasses import replace

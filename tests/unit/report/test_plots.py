@@ -1,3 +1,5 @@
+"""Pictures show the numbers of their tables, are the same for the same tables, and stay small."""
+
 import base64
 import io
 import re

@@ -1,3 +1,5 @@
+"""The rows of a trace give its value again, to the last bit and by hand."""
+
 import json
 from dataclasses import replace
 

@@ -1,3 +1,5 @@
+"""Numbers, readings and reasons in words; what is unknown is called so."""
+
 from dataclasses import replace
 
 import pandas as pd

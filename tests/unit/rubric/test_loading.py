@@ -1,3 +1,5 @@
+"""Rubric files: every fault is told with file, line and expectation, and no file breaks the reader."""
+
 from __future__ import annotations
 
 import contextlib

@@ -1,3 +1,5 @@
+"""What makes a rubric valid, and what enters its content hashes."""
+
 from __future__ import annotations
 
 import hashlib

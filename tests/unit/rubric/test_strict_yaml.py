@@ -1,3 +1,5 @@
+"""YAML that would pass in silence is refused with its line, and nothing in a file can be costly."""
+
 from __future__ import annotations
 
 import contextlib

@@ -107,7 +107,7 @@ def test_a_self_effect_of_zero_gives_undefined_leakage_and_no_warning(two_criter
 
 def test_unreliable_rows_are_undefined_in_every_leakage_and_keep_their_raw_coupling(two_criteria: Build) -> None:
     found = coupling_of(two_criteria([(0.3, 0.3)], [B]))
-    for values in (found.leakage, found.pooled, found.mean_of_tasks, found.sigma):
+    for values in (found.leakage, found.pooled, found.sigma):
         assert np.isnan(values[0]).all()
         assert np.isfinite(values[1]).all()
     assert found.coupling[0].tolist() == pytest.approx([0.3, 0.3])

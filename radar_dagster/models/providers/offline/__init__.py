@@ -1,4 +1,7 @@
-"""The offline models: rule-based, deterministic, without network or key. `connect` maps their names to objects."""
+"""The offline models: rule-based, deterministic, without network or key. `connect` maps their names to objects.
+
+Not here: the models, one module each; docs/offline-models.md tells their options.
+"""
 
 from __future__ import annotations
 

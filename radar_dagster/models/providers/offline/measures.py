@@ -20,6 +20,7 @@ from radar_dagster.models.providers.offline.aspects import Aspect
 from radar_dagster.models.providers.offline.dictionary import is_known, zipf
 from radar_dagster.models.providers.offline.features import TextFeatures, Unit, features
 from radar_dagster.models.providers.offline.lexicon import BACK_REFERENCES, CONNECTIVES, antonyms
+from radar_dagster.models.providers.offline.phrasing import plural
 from radar_dagster.rubric.model import Task
 
 
@@ -166,7 +167,7 @@ def measure_terms(text: str, terms: Sequence[str]) -> Measured:
     present = [t for t in terms if t in features(text).terms]
     value = _ramp(len(present) / len(terms), 0.0, 0.7) if terms else None
     named = f" ({_quoted(present)})" if present else ""
-    return Measured(value, f"{len(present)} of {_count(len(terms), 'content word')} of the definition occur{named}")
+    return Measured(value, f"{len(present)} of {plural(len(terms), 'content word')} of the definition occur{named}")
 
 
 def order_agreement(found: TextFeatures, index: UnitIndex) -> tuple[float | None, int]:
@@ -205,7 +206,7 @@ def _length(found: TextFeatures, task: Evidence) -> Measured:
     ratio = found.length / max(1, expected)
     # 0.4 times the expected length is 0, 2.5 times is 1, evenly on the logarithm.
     value = _ramp(math.log(ratio), math.log(0.4), math.log(2.5))
-    return Measured(value, f"the text has {_count(found.length, 'word')}, {ratio:.2f} times {name}")
+    return Measured(value, f"the text has {plural(found.length, 'word')}, {ratio:.2f} times {name}")
 
 
 def _complexity(found: TextFeatures, task: Evidence) -> Measured:
@@ -240,12 +241,12 @@ def _language_baseline(task: Evidence) -> tuple[float, float]:
 def _coverage(found: TextFeatures, task: Evidence) -> Measured:
     covered = sum(t in found.terms for t in task.key_terms)
     share = covered / max(1, len(task.key_terms))
-    words = f"{covered} of {_count(len(task.key_terms), 'key term')} of the {task.yardstick_name} are covered"
+    words = f"{covered} of {plural(len(task.key_terms), 'key term')} of the {task.yardstick_name} are covered"
     if task.has_reference:
         units = [unit for unit in task.yardstick.units if unit.term_set]
         traced = sum(sum(t in found.terms for t in u.term_set) >= 0.4 * len(u.term_set) for u in units)
         share = (share + traced / max(1, len(units))) / 2
-        words += f"; {traced} of its {_count(len(units), 'sentence')} leave a trace"
+        words += f"; {traced} of its {plural(len(units), 'sentence')} leave a trace"
     return Measured(_ramp(share, 0.1, 0.9), words)
 
 
@@ -267,7 +268,7 @@ def _accuracy(found: TextFeatures, task: Evidence) -> Measured:
     support = known / max(1, len(found.terms))
     # One contradiction in nine claims costs half; a text that shares no terms with the task can't be confirmed.
     value = math.exp(-6 * count / claims) * (0.25 + 0.75 * _ramp(support, 0.2, 0.7))
-    named = "; ".join(f"{_count(len(v), k)} ({_quoted(v)})" for k, v in faults.items() if v) or "no contradiction found"
+    named = "; ".join(f"{plural(len(v), k)} ({_quoted(v)})" for k, v in faults.items() if v) or "no contradiction found"
     return Measured(value, f"{named} in {claims} checkable items; {support:.0%} of the terms are known from the task")
 
 
@@ -284,7 +285,7 @@ def contradictions(found: TextFeatures, task: Evidence) -> Mapping[str, list[str
         "foreign figure": figures,
         "foreign name": names,
         "reversed statement": list(dict.fromkeys(reversed_terms)),
-        "altered line of code": altered,
+        "altered code line": altered,
     }
 
 
@@ -336,7 +337,7 @@ def _cohesion(found: TextFeatures, task: Evidence) -> Measured:
         value = linked
     else:
         value = 0.65 * _ramp(order, 0.5, 1.0) + 0.35 * linked
-        words = f"{order:.0%} of the pairs among {_count(placed, 'sentence')} stand in the expected order; {words}"
+        words = f"{order:.0%} of the pairs among {plural(placed, 'sentence')} stand in the expected order; {words}"
     if dangling and found.units[0].words[0] not in task.yardstick.units[0].words[:1]:
         value -= 0.15
         words += f"; the opening word “{found.units[0].words[0]}” points back at nothing"
@@ -369,7 +370,7 @@ def _economy(found: TextFeatures, task: Evidence) -> Measured:
     excess = max(0.0, told / units - usual_told) + max(0.0, grams - usual_grams)
     return Measured(
         _ramp(1 - excess, 0, 1),
-        f"{told} of {_count(units, 'sentence')} only retell an earlier one; {grams:.0%} of the four-word sequences are "
+        f"{told} of {plural(units, 'sentence')} only retell an earlier one; {grams:.0%} of the four-word sequences are "
         "repetitions",
     )
 
@@ -381,7 +382,7 @@ def _grammar(found: TextFeatures, task: Evidence) -> Measured:
     # An error in every twentieth word leaves 0.43, one in every tenth 0.19.
     named = f" ({_quoted(faults)})" if faults else ""
     return Measured(
-        math.exp(-rate / 6), f"{_count(count, 'language error')} found{named}, {rate:.1f} per hundred words"
+        math.exp(-rate / 6), f"{plural(count, 'language error')} found{named}, {rate:.1f} per hundred words"
     )
 
 
@@ -409,14 +410,6 @@ def _running_totals(lengths: Iterable[int]) -> list[int]:
     for length in lengths:
         totals.append(totals[-1] + length)
     return totals
-
-
-def _count(n: int, noun: str) -> str:
-    return (
-        f"{n} {noun}"
-        if n == 1
-        else f"{n} {noun.replace(' of code', 's of code') if ' of code' in noun else noun + 's'}"
-    )
 
 
 def _quoted(items: Sequence[str]) -> str:

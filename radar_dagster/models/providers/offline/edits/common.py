@@ -119,13 +119,3 @@ def mended_articles(text: str) -> str:
 def squeezed(text: str) -> str:
     """Close the holes that removed words leave."""
     return re.sub(r"[ \t]+(?=[ \t]|[,.;:!?](?:\s|$))", "", text).strip(" \t")
-
-
-def listed(items: Sequence[str]) -> str:
-    """`a, b and c`."""
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
-
-
-def plural(n: int, noun: str, many: str | None = None) -> str:
-    """`1 word`, `2 words`."""
-    return f"{n} {noun}" if n == 1 else f"{n} {many or noun + 's'}"

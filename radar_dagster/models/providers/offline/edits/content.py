@@ -19,14 +19,13 @@ from radar_dagster.models.providers.offline.edits.common import (
     count_specifics,
     count_words,
     interleave,
-    listed,
-    plural,
     pool,
     squeezed,
     tidy,
     word_count,
 )
 from radar_dagster.models.providers.offline.features import names_in
+from radar_dagster.models.providers.offline.phrasing import listed, plural
 from radar_dagster.models.providers.offline.segments import Segment
 
 

@@ -10,8 +10,9 @@ from collections.abc import Collection, Sequence
 from random import Random
 
 from radar_dagster.models.providers.offline import lexicon, segments
-from radar_dagster.models.providers.offline.edits.common import YEAR, Edit, Segments, plural, pool
+from radar_dagster.models.providers.offline.edits.common import YEAR, Edit, Segments, pool
 from radar_dagster.models.providers.offline.features import names_in
+from radar_dagster.models.providers.offline.phrasing import plural
 
 
 def alter_facts(text: Segments, known_figures: Collection[str], rng: Random, share: float) -> Edit:

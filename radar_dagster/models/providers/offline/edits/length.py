@@ -19,7 +19,6 @@ from radar_dagster.models.providers.offline.edits.common import (
     count_words,
     interleave,
     lowered,
-    plural,
     pool,
     squeezed,
     tidy,
@@ -27,6 +26,7 @@ from radar_dagster.models.providers.offline.edits.common import (
 )
 from radar_dagster.models.providers.offline.edits.content import within_budget
 from radar_dagster.models.providers.offline.edits.order import split_clauses
+from radar_dagster.models.providers.offline.phrasing import plural
 from radar_dagster.models.providers.offline.segments import Segment
 
 

@@ -9,8 +9,9 @@ import re
 from collections.abc import Callable, Iterator
 from random import Random
 
-from radar_dagster.models.providers.offline.edits.common import Edit, Segments, capitalised, plural
+from radar_dagster.models.providers.offline.edits.common import Edit, Segments, capitalised
 from radar_dagster.models.providers.offline.measures import agreement_with_order
+from radar_dagster.models.providers.offline.phrasing import plural
 from radar_dagster.models.providers.offline.segments import Segment
 
 

@@ -9,7 +9,8 @@ import re
 from random import Random
 
 from radar_dagster.models.providers.offline.dictionary import is_known
-from radar_dagster.models.providers.offline.edits.common import Edit, Segments, plural, squeezed
+from radar_dagster.models.providers.offline.edits.common import Edit, Segments, squeezed
+from radar_dagster.models.providers.offline.phrasing import plural
 
 _FLIPS = {
     "is": "are", "are": "is", "was": "were", "were": "was", "has": "have", "have": "has", "does": "do", "do": "does",

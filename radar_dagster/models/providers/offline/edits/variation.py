@@ -15,13 +15,13 @@ from radar_dagster.models.providers.offline.edits.common import (
     closed,
     in_case_of,
     lowered,
-    plural,
     tidy,
 )
 from radar_dagster.models.providers.offline.edits.content import insert_sentences
 from radar_dagster.models.providers.offline.edits.order import displace, untie
 from radar_dagster.models.providers.offline.edits.slips import make_errors
 from radar_dagster.models.providers.offline.edits.wording import swap_words
+from radar_dagster.models.providers.offline.phrasing import plural
 from radar_dagster.models.providers.offline.segments import Segment
 
 

@@ -18,12 +18,12 @@ from radar_dagster.models.providers.offline.edits.common import (
     is_sentence,
     lowered,
     mended_articles,
-    plural,
     pool,
     squeezed,
 )
 from radar_dagster.models.providers.offline.edits.content import insert_sentences
 from radar_dagster.models.providers.offline.edits.order import LOOSE_CLAUSE, split_clauses
+from radar_dagster.models.providers.offline.phrasing import plural
 from radar_dagster.models.providers.offline.segments import Segment, vocabulary
 
 

@@ -1,5 +1,8 @@
 """A small rubric of the tests' own, so that they say nothing about the shipped benchmarks."""
 
+import signal
+from collections.abc import Iterator
+
 import pytest
 
 from radar_dagster.models.naming import ModelSpec
@@ -30,6 +33,20 @@ SOURCE = PARAGRAPH + (
     " The fish market opens at five in the morning. A ferry used to cross the bay twice a day. The lighthouse was "
     "painted red last summer. Visitors like the small museum of knots. Its keeper is a retired sailor."
 )
+
+
+@pytest.fixture
+def a_minute_of_cpu() -> Iterator[None]:
+    """Fail what computes for a minute. CPU time and far more than is needed: only another order of growth takes it."""
+
+    def stop(*_: object) -> None:
+        raise AssertionError("it took more than a minute of CPU time")
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 60)
+    yield
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    signal.signal(signal.SIGVTALRM, before)
 
 
 @pytest.fixture

@@ -126,7 +126,7 @@ def test_altered_code_is_found_and_moved_code_is_not() -> None:
     code = "```python\ntotal = 0\nfor item in items:\n    total = total + item\nreturn total\n```"
     task = Task(id="code", prompt="Write it.", reference=f"Here it is.\n\n{code}")
     altered = contradictions(features(code.replace("+", "-")), evidence(task))
-    assert altered["altered line of code"] == ["total = total - item"]
+    assert altered["altered code line"] == ["total = total - item"]
     assert not any(contradictions(features(code + "\n\nHere it is."), evidence(task)).values())
 
 

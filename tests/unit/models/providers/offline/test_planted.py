@@ -8,7 +8,8 @@ from radar_dagster.errors import BadInputError
 from radar_dagster.models.door import Door
 from radar_dagster.models.naming import ModelSpec
 from radar_dagster.models.providers import Generator, Verifier, connect
-from radar_dagster.models.requests import DIRECTIONS, GenerationRequest, JudgementRequest
+from radar_dagster.models.requests import GenerationRequest, JudgementRequest
+from radar_dagster.models.stages import check_models, judge_probes, make_probes
 from radar_dagster.rubric.model import Criterion, Rubric, Scale, Task
 from radar_dagster.stats.planted import expected_leakage
 
@@ -26,7 +27,7 @@ def rubric(scale: Scale | None = None, tasks: int = 2) -> Rubric:
 
 
 def run_cell(generator: dict, verifier: dict, probes: int, scale: Scale | None = None) -> pd.DataFrame:
-    """A whole cell through the door, as the assets ask for it: one row per probe and criterion."""
+    """A whole cell as the assets make it: one row per probe and criterion."""
     door = Door(
         {
             "g": ModelSpec(model="offline/planted", options=generator),
@@ -34,28 +35,8 @@ def run_cell(generator: dict, verifier: dict, probes: int, scale: Scale | None =
         }
     )
     audited = rubric(scale)
-    door.check("g", Generator, audited)
-    door.check("v", Verifier, audited)
-    asked = [
-        GenerationRequest(task=t, criterion=c, direction=d, sample=s)
-        for t in audited.tasks
-        for c in audited.criteria
-        for d in DIRECTIONS
-        for s in range(1, probes + 1)
-    ]
-    rows = []
-    for request, call in zip(asked, door.generate("g", asked), strict=True):
-        for criterion in audited.criteria:
-            row = {"target": request.criterion.id, "direction": request.direction, "criterion": criterion.id}
-            if call.reply.text is None:
-                rows.append({**row, "state": "no_probe", "p": None})
-                continue
-            judged = door.judge(
-                "v", [JudgementRequest(task=request.task, criterion=criterion, response=call.reply.text)]
-            )[0].reply
-            p = None if judged.score is None else criterion.scale.proportion(judged.score)
-            rows.append({**row, "state": judged.state.value, "p": p})
-    return pd.DataFrame(rows)
+    check_models(audited, door, ["g"], ["v"])
+    return judge_probes(audited, make_probes(audited, door, "g", probes), door, "v")
 
 
 def estimated_leakage(scores: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:

@@ -1,7 +1,5 @@
 """The reader: blind to what it must not see, deterministic, explains itself, survives every text."""
 
-import time
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -71,8 +69,7 @@ def test_the_same_text_has_the_same_judgement_on_every_repeat(reader) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_text_gets_a_level_or_a_named_state_within_seconds(reader, name: str) -> None:
-    start = time.perf_counter()
+def test_a_hostile_text_gets_a_level_or_a_named_state_soon(reader, name: str, a_minute_of_cpu: None) -> None:
     for criterion in CRITERIA:
         reply = judge(reader, HOSTILE[name], criterion)
         if reply.state is State.OK:
@@ -83,7 +80,6 @@ def test_a_hostile_text_gets_a_level_or_a_named_state_within_seconds(reader, nam
             assert reply.state is State.REFUSED
             assert reply.detail
             assert reply.score is None
-    assert time.perf_counter() - start < 10
 
 
 @settings(deadline=None)  # the first example loads the dictionary

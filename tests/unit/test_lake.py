@@ -6,6 +6,7 @@ import textwrap
 import time
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,7 +15,6 @@ from hypothesis import strategies as st
 
 from radar_dagster.errors import BadInputError
 from radar_dagster.lake import Lake
-from radar_dagster.resources.lake import Catalogue
 from radar_dagster.tables import COUPLING_SUMMARY, MAY_BE_EMPTY, SCHEMAS, SELF_EFFECTS
 
 CELL = {"benchmark": "b", "pair": "g~v"}
@@ -100,16 +100,26 @@ def test_a_partition_that_was_never_made_is_named(lake: Lake) -> None:
         lake.read("coupling_summary", **CELL)
 
 
-def test_the_views_carry_the_partition_and_its_models(tmp_path: Path, lake: Lake) -> None:
+def test_the_views_carry_the_partition_and_its_models(lake: Lake) -> None:
     lake.write("coupling_summary", summary(0.25), **CELL)
     lake.write("coupling_summary", summary(0.75), benchmark="01", pair="g~w")
-    from dagster_duckdb import DuckDBResource
-
-    with Catalogue(url=lake.url, engine=DuckDBResource(database=":memory:")).connect() as connection:
+    with duckdb.connect() as connection:
+        lake.create_views(connection)
         rows = connection.execute(
             "SELECT benchmark, pair, generator, verifier, value FROM coupling_summary ORDER BY value"
         ).fetchall()
     assert rows == [("b", "g~v", "g", "v", 0.25), ("01", "g~w", "g", "w", 0.75)]
+
+
+@pytest.mark.parametrize("folder", ["coupling_summary", "c[draft]", "benchmark=x/pair=y~z", "it's * ?", "ünï"])
+def test_the_folder_of_the_store_may_have_any_name(tmp_path: Path, folder: str) -> None:
+    lake = Lake(str(tmp_path / folder / "coupling_summary" / "store"))
+    lake.write("coupling_summary", summary(0.25), **CELL)
+    assert lake.partitions("coupling_summary") == [CELL]
+    with duckdb.connect() as connection:
+        assert lake.create_views(connection) == ["coupling_summary"]
+        rows = connection.execute("SELECT benchmark, generator, verifier, value FROM coupling_summary").fetchall()
+    assert rows == [("b", "g", "v", 0.25)]
 
 
 def test_a_lake_may_be_any_file_system_that_fsspec_knows() -> None:
