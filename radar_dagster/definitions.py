@@ -7,6 +7,7 @@ Not here: any asset, check, job or sensor of its own.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -66,4 +67,6 @@ def build_definitions(workspace: Workspace, resource_overrides: Mapping[str, Any
 @dg.definitions
 def defs() -> dg.Definitions:
     """The workspace of this process, built when Dagster loads the module and not when somebody imports it."""
+    # Which of Dagster's parts are in beta is this project's concern, not that of whoever opens the UI.
+    warnings.filterwarnings("ignore", message=r".* is currently in (beta|preview)")
     return build_definitions(current_workspace())

@@ -24,13 +24,16 @@ OBSERVE_RUBRICS, LOAD_RUBRICS, GENERATE_PROBES, JUDGE, ANALYSE, FULL_AUDIT = (
 
 #: What the command line runs: the same assets with the gates, before the slower expectations (`jobs.CHECK_*`).
 AUDIT_PROBES, AUDIT_PAIR, ANALYSE_UNGATED = "audit_probes", "audit_pair", "analyse_ungated"
-CHECK_PROBES, CHECK_SCORES = "check_probes", "check_scores"
+CHECK_PROBES, CHECK_SCORES, CHECK_COUPLING = "check_probes", "check_scores", "check_coupling"
 
 _ANALYSIS = dg.AssetSelection.assets(*COUPLING_TABLES, "audit_report")
 _EXPECTATIONS = {
     "probes": dg.AssetSelection.checks(dg.AssetCheckKey(dg.AssetKey("probes"), "probes_expectations")),
     "scores": dg.AssetSelection.checks(dg.AssetCheckKey(dg.AssetKey("scores"), "scores_expectations")),
 }
+
+
+_COUPLING_CHECKS = dg.AssetSelection.checks_for_assets(dg.AssetKey("self_effects"), dg.AssetKey("leakage"))
 
 
 def build_jobs(partitions: Partitions) -> list[UnresolvedAssetJobDefinition]:
@@ -69,6 +72,7 @@ def build_jobs(partitions: Partitions) -> list[UnresolvedAssetJobDefinition]:
         (ANALYSE_UNGATED, _ANALYSIS.without_checks(), by_pair, "Stage 3 and the report of a cell that a gate stopped."),
         (CHECK_PROBES, _EXPECTATIONS["probes"], by_generator, "The expectation suite of probes that exist."),
         (CHECK_SCORES, _EXPECTATIONS["scores"], by_pair, "The expectation suite of scores that exist."),
+        (CHECK_COUPLING, _COUPLING_CHECKS, by_pair, "The gates of stage 3 on tables that exist."),
     ]
     return [
         dg.define_asset_job(name, selection=selection, partitions_def=definition, description=description)

@@ -21,7 +21,7 @@ from radar_dagster.errors import OperationalError
 from radar_dagster.lake import Lake
 from radar_dagster.models.replies import State
 from radar_dagster.models.requests import request_key
-from radar_dagster.models.stages import probe_requests
+from radar_dagster.models.stages import judgement_requests, probe_requests
 from radar_dagster.partitions import BENCHMARK, GENERATOR, PAIR, Pair, multi_key
 from radar_dagster.rubric.model import Rubric
 
@@ -31,6 +31,8 @@ Listener = Callable[[str], None]
 _INSTANCE_YAML = """\
 # Dagster's own settings for this workspace: https://docs.dagster.io/deployment/oss/dagster-yaml
 telemetry:
+  enabled: false
+nux:
   enabled: false
 """
 
@@ -94,14 +96,14 @@ class Runner:
     def audit(self, benchmark: str, pairs: Iterable[Pair], *, fresh: bool = False) -> list[Cell]:
         """Audit a benchmark with each pair: rubric, probes of each generator, then scores to report of each pair.
 
-        Probes that were made by the same requests are used again unless `fresh`. Whether the models can serve the
+        Probes and scores that came of the same requests are used again unless `fresh`. Whether the models can serve the
         rubric is for the caller to ask first (`stages.check_models`). Raises OperationalError if a run failed for
         another reason than a gate.
         """
         pairs = list(pairs)
         self.start_checks()
         self.write_probes(benchmark, list(dict.fromkeys(pair.generator for pair in pairs)), fresh=fresh)
-        return [self._cell(benchmark, pair) for pair in pairs]
+        return [self._cell(benchmark, pair, fresh=fresh) for pair in pairs]
 
     def write_probes(self, benchmark: str, generators: Sequence[str], *, fresh: bool = False) -> None:
         """Load the rubric and let each generator write its probes, unless they are there and current."""
@@ -116,7 +118,9 @@ class Runner:
 
     def report(self, benchmark: str, pair: Pair) -> Cell:
         """Compute the statistics and the report of a cell again, from the scores that exist. Gates are data here."""
-        self.run_job(jobs.ANALYSE_UNGATED, multi_key(**{BENCHMARK: benchmark, PAIR: pair.key}))
+        key = multi_key(**{BENCHMARK: benchmark, PAIR: pair.key})
+        self.run_job(jobs.ANALYSE_UNGATED, key)
+        self.run_job(jobs.CHECK_COUPLING, key)  # so that the UI shows the gates of these tables, failed ones included
         return Cell(benchmark, pair, ())
 
     def check_data(self, cells: Sequence[Cell]) -> list[FailedCheck]:
@@ -137,9 +141,25 @@ class Runner:
         wanted = [request_key(spec, request) for request in probe_requests(rubric, self.workspace.audit.probes)]
         return bool((stored["state"] == State.OK).all()) and stored["call_key"].tolist() == wanted
 
-    def _cell(self, benchmark: str, pair: Pair) -> Cell:
-        self._listener(f"{benchmark}: {pair.verifier} judges the probes of {pair.generator}")
-        failed = self.run_job(jobs.AUDIT_PAIR, multi_key(**{BENCHMARK: benchmark, PAIR: pair.key}))
+    def _has_scores(self, benchmark: str, pair: Pair) -> bool:
+        dims = {BENCHMARK: benchmark, PAIR: pair.key}
+        if not self.lake.exists("scores", **dims):
+            return False
+        stored = self.lake.read("scores", **dims)
+        probes = self.lake.read("probes", **{BENCHMARK: benchmark, GENERATOR: pair.generator})
+        spec = self.workspace.models[pair.verifier]
+        requests = judgement_requests(self.workspace.rubric(benchmark), probes)
+        wanted = [request_key(spec, request) for request in requests]
+        return bool((stored["state"] == State.OK).all()) and stored["call_key"].tolist() == wanted
+
+    def _cell(self, benchmark: str, pair: Pair, *, fresh: bool) -> Cell:
+        if fresh or not self._has_scores(benchmark, pair):
+            self._listener(f"{benchmark}: {pair.verifier} judges the probes of {pair.generator}")
+            job = jobs.AUDIT_PAIR
+        else:
+            self._listener(f"{benchmark}: the scores of {pair.verifier} are there and current")
+            job = jobs.ANALYSE
+        failed = self.run_job(job, multi_key(**{BENCHMARK: benchmark, PAIR: pair.key}))
         stopped_by = tuple(f"{check.asset}: {check.description}" for check in failed if check.blocking)
         if stopped_by:
             # The gate is data too: the page that says why nothing can be read is made in a run of its own.

@@ -10,6 +10,7 @@ import pandas as pd
 
 from radar_dagster.assets.common import IO_MANAGER, OWNERS, code_version, table_columns, table_metadata
 from radar_dagster.config import Workspace
+from radar_dagster.errors import BadInputError
 from radar_dagster.partitions import Partitions
 from radar_dagster.rubric.rows import rubric_frame
 
@@ -25,9 +26,11 @@ def rubric_assets(workspace: Workspace, partitions: Partitions) -> list[dg.Asset
         description="The rubric's YAML file. Its data version is the hash of the criteria and tasks in it, so a "
         "changed comment or title makes nothing stale.",
     )
-    def rubric_file() -> dg.DataVersionsByPartition:
+    def rubric_file(context: dg.AssetExecutionContext) -> dg.DataVersionsByPartition:
+        # A broken file of one benchmark must not stand in the way of another's run.
+        benchmarks = [context.partition_key] if context.has_partition_key else workspace.benchmarks
         return dg.DataVersionsByPartition(
-            {benchmark: workspace.rubric(benchmark).content_hash[:16] for benchmark in workspace.benchmarks}
+            {name: version for name in benchmarks if (version := _version(name, context))}
         )
 
     @dg.asset(
@@ -53,5 +56,12 @@ def rubric_assets(workspace: Workspace, partitions: Partitions) -> list[dg.Asset
             "items": table_metadata(frame[["item", "id", "kind", "weight", "text"]]),
         }
         return dg.Output(frame, metadata=metadata, data_version=dg.DataVersion(loaded.content_hash[:16]))
+
+    def _version(benchmark: str, context: dg.AssetExecutionContext) -> str | None:
+        try:
+            return workspace.rubric(benchmark).content_hash[:16]
+        except BadInputError as error:
+            context.log.warning(str(error))
+            return None
 
     return [rubric_file, rubric]

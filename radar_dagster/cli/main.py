@@ -105,7 +105,7 @@ def audit(
     tasks: Tasks = None,
     gate: Gate = None,
     policy: PolicyFile = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Make the probes again, whatever is stored.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Make probes and scores again, whatever is stored.")] = False,
     out: Out = None,
     as_json: Json = False,
 ) -> int:

@@ -31,6 +31,16 @@ def probe_requests(rubric: Rubric, probes: int) -> list[GenerationRequest]:
     ]
 
 
+def judgement_requests(rubric: Rubric, probes: pd.DataFrame) -> list[JudgementRequest]:
+    """One request per criterion for each probe that has a text, in the order of the probes and of the criteria."""
+    return [
+        JudgementRequest(task=rubric.task(task), criterion=criterion, response=text)
+        for task, state, text in zip(probes["task"], probes["state"], probes["text"], strict=True)
+        if state == State.OK
+        for criterion in rubric.criteria
+    ]
+
+
 def probe_id(request: GenerationRequest) -> str:
     """A readable id, unique within a cell: a task id holds no slash, so the first two cut it apart again."""
     return f"{request.task.id}/{request.direction}{request.sample}/{request.criterion.id}"
@@ -67,13 +77,7 @@ def judge_probes(
     were made from another version of the rubric: scoring old responses on new words would mean nothing.
     """
     require_version(probes, rubric, "probes")
-    judged = probes[probes["state"] == State.OK].to_dict("records")
-    requests = [
-        JudgementRequest(task=rubric.task(probe["task"]), criterion=criterion, response=probe["text"])
-        for probe in judged
-        for criterion in rubric.criteria
-    ]
-    calls = iter(door.judge(verifier, requests, progress))
+    calls = iter(door.judge(verifier, judgement_requests(rubric, probes), progress))
     spec = door.spec(verifier)
     rows = []
     for probe in probes.to_dict("records"):

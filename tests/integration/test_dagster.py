@@ -1,7 +1,9 @@
 """The asset graph on a real instance, in process: gates in one run and across runs, staleness, reuse of probes."""
 
+import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
@@ -15,7 +17,7 @@ from radar_dagster.lake import Lake
 from radar_dagster.models.naming import ModelSpec
 from radar_dagster.partitions import Pair, multi_key
 from radar_dagster.runs import Runner
-from radar_dagster.stats.settings import CouplingSettings
+from radar_dagster.stats.settings import CouplingSettings, Reading
 from radar_dagster.tables import COUPLING_TABLES
 
 pytestmark = pytest.mark.slow
@@ -37,12 +39,33 @@ def instance() -> Iterator[dg.DagsterInstance]:
 
 def run(workspace: Workspace, instance: dg.DagsterInstance, job: str, partition: str) -> dg.ExecuteInProcessResult:
     definition = build_definitions(workspace).resolve_job_def(job)
-    return definition.execute_in_process(partition_key=partition, instance=instance, raise_on_error=False)
+    return definition.execute_in_process(partition_key=partition or None, instance=instance, raise_on_error=False)
 
 
 def prepare(workspace: Workspace, instance: dg.DagsterInstance, benchmark: str = "letters") -> None:
     assert run(workspace, instance, jobs.LOAD_RUBRICS, benchmark).success
     assert run(workspace, instance, jobs.GENERATE_PROBES, multi_key(benchmark=benchmark, generator="writer")).success
+
+
+@dataclass(frozen=True)
+class Audited:
+    """The benchmark `letters`, audited in one run per pair, whatever came of it."""
+
+    workspace: Workspace
+    instance: dg.DagsterInstance
+    results: dict[Pair, dg.ExecuteInProcessResult]
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
+    folder = tmp_path_factory.mktemp("audited")
+    shutil.copytree(Path(__file__).parent / "workspace", folder, dirs_exist_ok=True)
+    workspace = load_workspace(folder / "radar.yaml")
+    with dg.DagsterInstance.ephemeral() as instance:
+        prepare(workspace, instance)
+        keys = {pair: multi_key(benchmark="letters", pair=pair.key) for pair in (CAREFUL, BLIND, LOSSY)}
+        results = {pair: run(workspace, instance, jobs.FULL_AUDIT, key) for pair, key in keys.items()}
+        yield Audited(workspace, instance, results)
 
 
 def materialised(result: dg.ExecuteInProcessResult) -> set[str]:
@@ -58,56 +81,42 @@ def materialise(workspace: Workspace, instance: dg.DagsterInstance, asset: str, 
     assert result.success
 
 
-def test_an_audit_in_one_run_makes_every_table_and_the_planted_numbers(
-    workspace: Workspace, instance: dg.DagsterInstance
-) -> None:
-    prepare(workspace, instance)
-    result = run(workspace, instance, jobs.FULL_AUDIT, multi_key(benchmark="letters", pair=CAREFUL.key))
+def test_an_audit_in_one_run_makes_every_table_and_the_planted_numbers(audited: Audited) -> None:
+    result = audited.results[CAREFUL]
     assert result.success
     assert materialised(result) == {"scores", *COUPLING_TABLES, "audit_report"}
     assert all(evaluation.passed for evaluation in result.get_asset_check_evaluations())
-    leakage = Lake(workspace.store_url).read("leakage", benchmark="letters", pair=CAREFUL.key)
+    leakage = Lake(audited.workspace.store_url).read("leakage", benchmark="letters", pair=CAREFUL.key)
     found = leakage.set_index(["source", "target"])["leakage"]
     assert found["accuracy", "brevity"] == found["brevity", "courtesy"] == found["courtesy", "accuracy"] == 0.5
     assert found["accuracy", "courtesy"] == found["brevity", "accuracy"] == found["courtesy", "brevity"] == 0.0
 
 
-def test_every_record_of_a_check_names_its_partition(workspace: Workspace, instance: dg.DagsterInstance) -> None:
-    prepare(workspace, instance)
-    key = multi_key(benchmark="letters", pair=CAREFUL.key)
-    evaluations = run(workspace, instance, jobs.FULL_AUDIT, key).get_asset_check_evaluations()
+def test_every_record_of_a_check_names_its_partition(audited: Audited) -> None:
+    evaluations = audited.results[CAREFUL].get_asset_check_evaluations()
     assert {e.check_name for e in evaluations} == {
         "ok_share_gate", "scores_expectations", "self_effect_gate", "coupling_is_sound",
     }  # fmt: skip
-    assert {e.metadata["partition"].value for e in evaluations} == {str(key)}
+    assert {e.metadata["partition"].value for e in evaluations} == {f"letters|{CAREFUL.key}"}
 
 
-def test_in_one_run_lost_scores_stop_what_is_downstream(workspace: Workspace, instance: dg.DagsterInstance) -> None:
-    prepare(workspace, instance)
-    result = run(workspace, instance, jobs.FULL_AUDIT, multi_key(benchmark="letters", pair=LOSSY.key))
+def test_in_one_run_lost_scores_stop_what_is_downstream(audited: Audited) -> None:
+    result = audited.results[LOSSY]
     assert not result.success
     assert materialised(result) == {"scores"}
 
 
-def test_in_one_run_a_judge_that_sees_nothing_stops_the_report(
-    workspace: Workspace, instance: dg.DagsterInstance
-) -> None:
-    prepare(workspace, instance)
-    result = run(workspace, instance, jobs.FULL_AUDIT, multi_key(benchmark="letters", pair=BLIND.key))
+def test_in_one_run_a_judge_that_sees_nothing_stops_the_report(audited: Audited) -> None:
+    result = audited.results[BLIND]
     assert not result.success
     assert materialised(result) == {"scores", *COUPLING_TABLES}
 
 
 @pytest.mark.parametrize("pair", [BLIND, LOSSY])
-def test_in_a_separate_run_what_is_downstream_carries_the_state_and_no_number(
-    workspace: Workspace, instance: dg.DagsterInstance, pair: Pair
-) -> None:
-    prepare(workspace, instance)
-    key = multi_key(benchmark="letters", pair=pair.key)
-    run(workspace, instance, jobs.FULL_AUDIT, key)
-    assert run(workspace, instance, jobs.ANALYSE_UNGATED, key).success
-    lake = Lake(workspace.store_url)
+def test_in_a_separate_run_what_is_downstream_carries_the_state_and_no_number(audited: Audited, pair: Pair) -> None:
     dims = {"benchmark": "letters", "pair": pair.key}
+    assert run(audited.workspace, audited.instance, jobs.ANALYSE_UNGATED, multi_key(**dims)).success
+    lake = Lake(audited.workspace.store_url)
     assert lake.read("verdict", **dims)["verdict"].tolist() == ["inconclusive"]
     effects = lake.read("self_effects", **dims).set_index("criterion")
     unreliable = set(effects.index[~effects["reliable"]])
@@ -147,6 +156,44 @@ def test_probes_are_written_once_for_all_verifiers_and_again_only_when_asked(
     assert probe_events(instance) == before == 1
     runner.audit("memos", [CAREFUL], fresh=True)
     assert probe_events(instance) == 2
+
+
+def test_scores_are_used_again_for_another_policy_and_made_again_only_when_asked(
+    workspace: Workspace, instance: dg.DagsterInstance
+) -> None:
+    def judged() -> int:
+        return len(instance.fetch_materializations(dg.AssetKey("scores"), limit=100).records)
+
+    Runner(workspace, instance).audit("memos", [CAREFUL, BLIND])
+    policy = workspace.audit.policy.model_copy(update={"fail_on": (Reading.DIRECTIONAL,)})
+    stricter = workspace.model_copy(update={"audit": workspace.audit.model_copy(update={"policy": policy})})
+    careful, blind = Runner(stricter, instance).audit("memos", [CAREFUL, BLIND])
+    assert judged() == 2
+    settings = json.loads(Lake(workspace.store_url).read("verdict", **careful.dims)["settings"].item())
+    assert settings["policy"]["fail_on"] == ["directional"]
+    assert blind.stopped_by
+    Runner(stricter, instance).audit("memos", [CAREFUL], fresh=True)
+    assert judged() == 3
+
+
+def test_a_gate_that_stopped_a_cell_is_still_shown_after_its_report_was_made(
+    workspace: Workspace, instance: dg.DagsterInstance
+) -> None:
+    Runner(workspace, instance).audit("memos", [BLIND])
+    key = dg.AssetCheckKey(dg.AssetKey("self_effects"), "self_effect_gate")
+    record = instance.event_log_storage.get_asset_check_execution_history(key, limit=1)[0]
+    evaluation = record.event.dagster_event.asset_check_evaluation_data
+    latest = instance.fetch_materializations(dg.AssetKey("self_effects"), limit=1).records[0]
+    assert not evaluation.passed
+    assert evaluation.target_materialization_data.storage_id == latest.storage_id
+
+
+def test_a_broken_rubric_of_one_benchmark_does_not_stop_another(
+    workspace: Workspace, instance: dg.DagsterInstance
+) -> None:
+    workspace.rubric_path("letters").unlink()
+    prepare(workspace, instance, "memos")
+    assert run(workspace, instance, jobs.OBSERVE_RUBRICS, "").success
 
 
 def test_a_new_verifier_in_the_configuration_makes_no_probe_again(

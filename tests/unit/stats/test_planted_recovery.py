@@ -13,7 +13,7 @@ from radar_dagster.stats.audit import analyse_cube
 from radar_dagster.stats.planted import draw_cube, expected_leakage, latent_means
 from radar_dagster.stats.settings import CouplingSettings, Estimator, Interval
 
-CELLS = 300
+CELLS = 200
 LOWEST, HIGHEST = 93.0, 98.5
 
 
