@@ -55,10 +55,18 @@ class Lake:
         """One partition as a frame; BadInputError when it was never made, naming what makes it."""
         try:
             with self._fs.open(self.path(asset, dims), "rb") as file:
-                return frame_of(pq.read_table(file))
+                table = pq.read_table(file)
         except FileNotFoundError:
             where = ", ".join(f"{dim} {value}" for dim, value in dims.items())
             raise BadInputError(f"{asset} has no data for {where} in {self.url}: run the audit first") from None
+        except pa.ArrowException as error:
+            raise BadInputError(f"{self.path(asset, dims)} is not a readable Parquet file ({error})") from None
+        if table.schema.names != SCHEMAS[asset].names:
+            path = self.path(asset, dims)
+            raise BadInputError(
+                f"{path} was written by another version of radar: make it again with radar audit --fresh"
+            )
+        return frame_of(table)
 
     def write(self, asset: str, frame: pd.DataFrame, **dims: str) -> str:
         """Write one partition, replacing it as a whole, and return its path.

@@ -18,12 +18,12 @@ from radar_dagster.cli import output
 from radar_dagster.cli.errors import INCONCLUSIVE, worst
 from radar_dagster.cli.workspace import AuditOptions, Selection, select
 from radar_dagster.lake import Lake
-from radar_dagster.models.door import Door, is_rule_based
+from radar_dagster.models.door import Door
 from radar_dagster.models.naming import ModelSpec
 from radar_dagster.models.stages import check_models
 from radar_dagster.partitions import BENCHMARK, GENERATOR, PAIR, Pair
 from radar_dagster.report.data import REPORT_TABLES, ReportData
-from radar_dagster.report.words import meaning
+from radar_dagster.report.words import meaning, model_kind
 from radar_dagster.runs import Cell, FailedCheck, Runner, open_instance
 from radar_dagster.stats.states import state_rates
 
@@ -112,7 +112,7 @@ class _Result:
         if len(data.rule_based) == 2:
             output.say("Both models follow fixed rules: this says what they do, not what a language model would do.")
         for reason in self._cell.stopped_by:
-            output.say(f"Stopped by a gate: {reason}")
+            output.say(f"Stopped by a gate: {_not_told_yet(reason, data.verdict.reasons)}")
         output.say()
         output.say(f"Report: {self.page}")
         output.say()
@@ -142,6 +142,8 @@ def _findings_of(data: ReportData) -> shown.Findings:
         states=state_rates(data.tables["scores"]),
         names=data.names,
         gate=data.settings.coupling.gate,
+        examples=shown.loss_examples(data.tables["scores"]),
+        audited=True,
     )
 
 
@@ -162,7 +164,15 @@ def _cell_settings(data: ReportData) -> dict[str, Any]:
 
 
 def _model(alias: str, spec: ModelSpec) -> str:
-    return f"{alias} ({spec.model}{', rule-based' if is_rule_based(spec) else ''})"
+    kind = model_kind(spec)
+    return f"{alias} ({spec.model}{f', {kind}' if kind else ''})"
+
+
+def _not_told_yet(stopped_by: str, reasons: Sequence[str]) -> str:
+    """The table at which a gate stopped the run, and why unless the verdict's reasons have told that already."""
+    table, _, why = stopped_by.partition(": ")
+    told = table == "self_effects" or why in " ".join(reasons)
+    return f"{table}, for the reasons above" if told else stopped_by
 
 
 def _together(results: Sequence[_Result]) -> dict[str, Any]:

@@ -13,7 +13,9 @@ from radar_dagster.cli.errors import BAD_INPUT, PASSED
 from radar_dagster.config import Workspace, current_workspace, workspace_file
 from radar_dagster.errors import RadarError
 from radar_dagster.models.door import Door, is_rule_based
+from radar_dagster.models.naming import ModelSpec
 from radar_dagster.models.providers import Generator, Verifier
+from radar_dagster.report.words import model_kind
 from radar_dagster.rubric.model import Rubric
 
 
@@ -83,6 +85,10 @@ def _check_models(workspace: Workspace, rubrics: Mapping[str, Rubric], errors: _
     return rows
 
 
+def _kind(model: str) -> str:
+    return model_kind(ModelSpec(model=model)) or ""
+
+
 def _show(document: Mapping[str, Any]) -> None:
     output.say(f"Workspace: {document['workspace'] or 'no radar.yaml in sight, so the defaults'}")
     output.say(f"Store:     {document['store']}")
@@ -96,7 +102,7 @@ def _show(document: Mapping[str, Any]) -> None:
     output.print_table(
         ("alias", "model", "used as", ""),
         [
-            (row["alias"], row["model"], ", ".join(row["roles"]) or "unused", "rule-based" if row["rule_based"] else "")
+            (row["alias"], row["model"], ", ".join(row["roles"]) or "unused", _kind(row["model"]))
             for row in document["models"]
         ],
     )

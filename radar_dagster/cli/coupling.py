@@ -55,7 +55,14 @@ def run(
     if out is not None:
         output.write_tables(out, {**found.tables, "states": found.states})
         output.write_file(out / "summary.json", (output.as_json(document) + "\n").encode("ascii"))
-    output.print_json(document) if as_json else shown.show(found)
+    if as_json:
+        output.print_json(document)
+    else:
+        shown.show(found)
+        output.say()
+        output.say(
+            f"Scores were read on a scale from {levels.min} to {levels.max} (--scale {levels.min}:{levels.max})."
+        )
     for sentence in notes:
         output.note(sentence)
     if out is not None:

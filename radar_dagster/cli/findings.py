@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
 
 from radar_dagster.cli import output
 from radar_dagster.report.data import READING_ORDER, Pair, pairs_of, sorted_pairs
+from radar_dagster.report.escape import one_line, shorten
 from radar_dagster.report.words import (
     READING_WORDS,
     VERDICT_WORDS,
     pair_phrase,
+    remedy,
     settling_sentence,
     span,
 )
@@ -32,6 +34,7 @@ TABLES = (
 #: A matrix with more criteria than this does not fit a screen; the strongest pairs do.
 _MATRIX_CRITERIA = 15
 _PAIRS_SHOWN = 30
+_EXAMPLE_SHOWN = 200
 #: Names in the matrix's header are replaced by numbers where they would make it wider than this.
 _HEADER_WIDTH = 70
 
@@ -44,6 +47,10 @@ class Findings:
     states: pd.DataFrame
     names: Mapping[str, str]
     gate: float
+    #: state -> why one score ended in it, as its model or parser put it.
+    examples: Mapping[str, str] = field(default_factory=dict)
+    #: Whether this came of an audit, which can be run again with more probes.
+    audited: bool = False
 
     @property
     def verdict(self) -> dict[str, Any]:
@@ -66,8 +73,11 @@ def document(findings: Findings) -> dict[str, Any]:
 def show(findings: Findings) -> None:
     """Verdict, lost scores, matrix, self-effects and pairs, in the terminal."""
     _show_verdict(findings.verdict)
-    for sentence in lost_rows(findings.states):
+    for sentence in lost_rows(findings.states, findings.examples):
         output.say(f"  - {sentence}")
+    what_to_do = remedy(findings.verdict["verdict"], pairs_of(findings.tables)) if findings.audited else None
+    if what_to_do:
+        output.say(what_to_do)
     _show_matrix(findings)
     _show_self_effects(findings)
     _show_pairs(findings)
@@ -125,12 +135,12 @@ def _show_pairs(findings: Findings) -> None:
     rows = [
         [
             pair_phrase(pair, findings.names),
-            f"{output.number(pair.leakage_ab)} / {output.number(pair.leakage_ba)}",
+            *_moves(pair, findings.names),
             ", ".join(_flags(pair)),
         ]
         for pair in shown
     ]
-    output.print_table(["reading", "leakage there / back", ""], rows, right=(1,))
+    output.print_table(["reading", "moves", "back", ""], rows, right=(2,))
     if len(pairs) > len(shown):
         rest = pairs[len(shown) :]
         counts = [(reading, sum(pair.reading == reading for pair in rest)) for reading in READING_ORDER]
@@ -141,6 +151,12 @@ def _show_pairs(findings: Findings) -> None:
         output.say(f"  {sentence}")
     if len(sentences) > 5:
         output.say(f"  … and {len(sentences) - 5} more uncertain pairs; the table `settling` holds them")
+
+
+def _moves(pair: Pair, names: Mapping[str, str]) -> tuple[str, str]:
+    """The leakages in the order of the pair's sentence; the first names its direction."""
+    (source, target, there), (_, _, back) = pair.directions
+    return f"{names[source]} → {names[target]} {output.number(there)}", output.number(back)
 
 
 def _flags(pair: Pair) -> Iterator[str]:
@@ -164,8 +180,19 @@ def _show_summary(findings: Findings) -> None:
     output.print_table(["summary", "value", "interval", ""], rows, right=(1,))
 
 
-def lost_rows(states: pd.DataFrame) -> list[str]:
-    """One sentence per state other than `ok`: how many scores ended in it."""
+def lost_rows(states: pd.DataFrame, examples: Mapping[str, str]) -> list[str]:
+    """One sentence per state other than `ok`: how many scores ended in it, and one example of why."""
     lost = states[states["state"] != OK].groupby("state", sort=False)["n"].sum()
     total = int(states["n"].sum())
-    return [f"{int(count):,} of {total:,} scores ended as {state}" for state, count in lost.items() if count]
+    return [
+        f"{int(count):,} of {total:,} scores ended as {state}"
+        + (f", for example: {one_line(shorten(examples[str(state)], _EXAMPLE_SHOWN))}" if state in examples else "")
+        for state, count in lost.items()
+        if count
+    ]
+
+
+def loss_examples(scores: pd.DataFrame) -> dict[str, str]:
+    """The first `detail` of every state other than `ok` that has one; columns state and detail."""
+    lost = scores[(scores["state"] != OK) & scores["detail"].notna()].drop_duplicates("state")
+    return dict(zip(lost["state"], lost["detail"], strict=True))

@@ -38,9 +38,11 @@ audit:
     # estimator: mean_of_tasks  # or pooled
     # thresholds: {cluster_sym: 0.40, directional_leakage: 0.40, asymmetry: 0.25, tradeoff_sym: -0.15}
   policy:
+    # Readings that fail the audit, as reports word them: cluster = counted twice, tradeoff = pulls against,
+    # directional = rides on, separable = independent here.
     fail_on: [cluster, tradeoff]
     # accepted_pairs:           # pairs that are known to go together and may
-    #   - [clarity, brevity]
+    #   - [clarity, length]
     unreliable_is_inconclusive: true
     uncertain_is_inconclusive: true
 
@@ -70,7 +72,7 @@ criteria:
     definition: >-
       Whether the answer is easy to follow. Sentences are short and in a logical order, each connects to the one before
       it, and words are common. Jumps between topics and tangled sentences lower the score.
-  - id: brevity
+  - id: length
     label: Length
     kind: descriptive           # a position on a scale: a high score means more of it, not better
     definition: >-

@@ -40,6 +40,10 @@ app = typer.Typer(
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else there.")]
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Write tables (CSV, Parquet) and summary.json.")]
+PageOut = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="Write report.html, tables (CSV, Parquet) and summary.json."),
+]
 PolicyFile = Annotated[Path | None, typer.Option("--policy", metavar="FILE", help="When the audit passes, as YAML.")]
 Gate = Annotated[float | None, typer.Option("--gate", help="Least self-effect for leakage to be read. [default: 0.4]")]
 
@@ -106,7 +110,7 @@ def audit(
     gate: Gate = None,
     policy: PolicyFile = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Make probes and scores again, whatever is stored.")] = False,
-    out: Out = None,
+    out: PageOut = None,
     as_json: Json = False,
 ) -> int:
     """Audit a rubric: which criteria does the judge move together?"""

@@ -12,6 +12,7 @@ import io
 import json
 import math
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from enum import Enum
@@ -172,12 +173,24 @@ def _one_line(text: str) -> str:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise BadInputError now, rather than after the work, when nothing could be written there."""
-    for place in (folder, *folder.absolute().parents):
-        if place.is_dir():
-            return
-        if place.exists():
-            raise BadInputError(f"--out {folder}: {place} is not a folder")
+    """Raise BadInputError now, rather than after the work, when nothing could be written there; leaves no trace."""
+    made: list[Path] = []
+    try:
+        for place in (folder, *folder.absolute().parents):
+            if place.is_dir():
+                break
+            if place.exists():
+                raise BadInputError(f"--out {folder}: {place} is not a folder")
+            made.append(place)
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".radar-"):
+            pass
+    except OSError as error:
+        raise BadInputError(f"--out {folder}: cannot be written: {error.strerror or error}") from None
+    finally:
+        for place in made:
+            with suppress(OSError):  # not made after all, or in use by now
+                place.rmdir()
 
 
 def write_tables(folder: Path, tables: Mapping[str, pd.DataFrame]) -> None:

@@ -15,11 +15,12 @@ from radar_dagster.cli import output
 from radar_dagster.cli.errors import PASSED
 from radar_dagster.cli.workspace import configured_cell
 from radar_dagster.lake import Lake
+from radar_dagster.models.naming import ModelSpec
 from radar_dagster.partitions import BENCHMARK, GENERATOR, Pair, parse_pair
 from radar_dagster.report.data import Judgement
 from radar_dagster.report.escape import shorten
 from radar_dagster.report.trace import TRACE_TABLES, LeakageTrace, TraceProbe, recompute, trace_leakage
-from radar_dagster.report.words import span
+from radar_dagster.report.words import model_kind, span
 from radar_dagster.stats.settings import CouplingSettings
 
 _TEXT_SHOWN = 600
@@ -38,7 +39,8 @@ def run(benchmark: str, pair: str, source: str, target: str, *, limit: int, as_j
         head: dict[str, Any] = {"benchmark": benchmark, "pair": pair, "rule_based": rule_based}
         output.print_json({**head, **trace.to_json_dict(), "recomputed": recomputed})
     else:
-        _show_value(trace, rule_based)
+        _show_value(trace)
+        _show_kinds(tables, parse_pair(pair))
         _show_slices(trace, recomputed)
         _show_probes(trace.probes, limit)
     return PASSED
@@ -55,10 +57,17 @@ def _rule_based(tables: Mapping[str, pd.DataFrame], pair: Pair) -> list[str]:
     return [alias for alias, frame in made.items() if bool(frame["rule_based"].any())]
 
 
-def _show_value(trace: LeakageTrace, rule_based: Sequence[str]) -> None:
+def _show_kinds(tables: Mapping[str, pd.DataFrame], pair: Pair) -> None:
+    """What the two models are, as their rows record it."""
+    for alias, frame in ((pair.generator, tables["probes"]), (pair.verifier, tables["scores"])):
+        for model in frame["model"].dropna().unique():
+            kind = model_kind(ModelSpec(model=str(model)))
+            if kind:
+                output.say(f"{alias} ({model}) is {kind}{', no language model' if kind == 'rule-based' else ''}")
+
+
+def _show_value(trace: LeakageTrace) -> None:
     output.say(f"Leakage {trace.source} → {trace.target}: {output.number(trace.leakage, 4)}")
-    if rule_based:
-        output.say(f"Rule-based, no language model: {' and '.join(rule_based)}")
     interval = span(trace.ci_low, trace.ci_high)
     if interval:
         output.say(f"Interval {interval}, sigma over tasks {output.number(trace.sigma)}, estimator {trace.estimator}")
@@ -92,6 +101,10 @@ def _show_probes(probes: Sequence[TraceProbe], limit: int) -> None:
     shown = probes[:limit]
     output.say()
     output.say(f"Probes, those that pull hardest first ({len(shown)} of {len(probes)}; --json holds all of them)")
+    if any(probe.influence is not None for probe in shown):
+        output.say(
+            "Pull: by how much the leakage would fall if the probe had the mean scores of its task and direction"
+        )
     for probe in shown:
         pull = "" if probe.influence is None else f", pull {output.number(probe.influence, 3)}"
         output.say()

@@ -45,14 +45,16 @@ class Faults:
         self._shown.extend((int(row), message(int(row))) for row in rows[:_FAULTS_SHOWN])
         self._count += len(rows)
 
-    def stop_if_any(self) -> None:
-        """Raise BadInputError with the faults in the order of the file, if there are any."""
+    def stop_if_any(self, hint: str | None = None) -> None:
+        """Raise BadInputError with the faults in the order of the file and then the hint, if there are any."""
         if not self._count:
             return
         self._shown.sort(key=itemgetter(0))
         lines = [f"{self.table.place(row)}: {message}" for row, message in self._shown[:_FAULTS_SHOWN]]
         if self._count > _FAULTS_SHOWN:
             lines.append(f"… and {self._count - _FAULTS_SHOWN:,} more cells that can't be read")
+        if hint:
+            lines.append(hint)
         raise BadInputError("\n".join(lines))
 
 

@@ -6,6 +6,7 @@ whether the scores suffice for a conclusion (`stats/`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
@@ -66,7 +67,7 @@ def read_scores(path: Path, scale: Scale) -> ScoreFile:
     }
     score = parse_column(table, "score", score_parser(scale), faults)
     state = parse_column(table, "state", parse_state, faults) if "state" in table.columns else None
-    faults.stop_if_any()
+    faults.stop_if_any(_other_scale(table, scale))
 
     frame = pd.DataFrame({name: column.codes for name, column in columns.items()})
     _refuse_repeats(table, frame)
@@ -78,6 +79,26 @@ def read_scores(path: Path, scale: Scale) -> ScoreFile:
     frame = _complete(table, frame, columns, notes)
     _note_one_sided_slices(frame, columns, notes)
     return ScoreFile(_named(frame, columns, scale), tuple(notes))
+
+
+#: One score in so many outside the scale, or a single one, is a slip rather than another scale.
+_STRAY = 50
+#: Scales that people use; of two that fit, the narrower one comes first.
+_COMMON_SCALES = ((1, 5), (0, 5), (1, 7), (1, 10), (0, 10), (1, 100), (0, 100))
+
+
+def _other_scale(table: RawTable, scale: Scale) -> str | None:
+    """A question, where the scores do not fit the scale but are whole numbers that reach the top of a common one."""
+    counts = [(row["values"].strip(), row["counts"]) for row in table.columns["score"].value_counts().to_pylist()]
+    numbers = {float(text): n for text, n in counts if re.fullmatch(r"-?\d{1,6}(\.\d*)?", text, re.ASCII)}
+    outside = sum(n for number, n in numbers.items() if not scale.min <= number <= scale.max)
+    if outside < max(2, sum(numbers.values()) / _STRAY) or not all(number.is_integer() for number in numbers):
+        return None
+    fits = [(low, high) for low, high in _COMMON_SCALES if low <= min(numbers) and max(numbers) == high]
+    if not fits:
+        return None
+    low, high = fits[0]
+    return f"{table.path}: is the scale {low}:{high}? give --scale {low}:{high}"
 
 
 def _refuse_repeats(table: RawTable, frame: pd.DataFrame) -> None:

@@ -133,6 +133,12 @@ class Pair:
         return self.b if self.upstream == self.a else self.a
 
     @property
+    def directions(self) -> tuple[tuple[str, str, float | None], tuple[str, str, float | None]]:
+        """(source, target, leakage) there and back: a ride begins with the direction that carries it along."""
+        there, back = (self.a, self.b, self.leakage_ab), (self.b, self.a, self.leakage_ba)
+        return (back, there) if self.upstream == self.b else (there, back)
+
+    @property
     def strength(self) -> float:
         """The larger absolute leakage of the two directions; 0 where neither was measured. Orders pairs only."""
         return max((abs(value) for value in (self.leakage_ab, self.leakage_ba) if value is not None), default=0.0)

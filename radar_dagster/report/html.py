@@ -24,7 +24,7 @@ from radar_dagster.report.evidence import (
     Exhibit,
     pairs_with_evidence,
 )
-from radar_dagster.report.words import READING_WORDS, VERDICT_WORDS, count, figure, meaning
+from radar_dagster.report.words import READING_WORDS, VERDICT_WORDS, count, figure, meaning, remedy
 
 #: A text up to this length is shown in full as evidence; a longer one is cut there and shown in full once, below.
 FULL_TEXT = 4_000
@@ -106,6 +106,7 @@ def _context(data: ReportData) -> dict[str, Any]:
         "headline": headline,
         "lede": lede,
         "reasons_shown": page.REASONS_SHOWN,
+        "remedy": remedy(data.verdict.verdict, data.pairs),
         "meaning": meaning(data),
         "heat": page.heat_rows(data),
         "example": page.example_of(data),

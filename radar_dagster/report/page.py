@@ -232,8 +232,8 @@ def _pair_notes(pair: Pair, data: ReportData) -> Iterable[str]:
 
 
 def _pair_numbers(pair: Pair, data: ReportData) -> Iterable[tuple[str, str | None, str]]:
-    """(value, interval, caption) of the four numbers of a pair."""
-    for source, target, value in ((pair.a, pair.b, pair.leakage_ab), (pair.b, pair.a, pair.leakage_ba)):
+    """(value, interval, caption) of the four numbers of a pair, in the order in which its sentence tells them."""
+    for source, target, value in pair.directions:
         leak = data.leaks[source, target]
         caption = f"{data.names[source]} → {data.names[target]}"
         yield figure(value, missing="–"), span(leak.ci_low, leak.ci_high), caption

@@ -17,7 +17,7 @@ from radar_dagster.models.door import is_rule_based
 from radar_dagster.models.naming import ModelSpec
 from radar_dagster.models.replies import State
 from radar_dagster.report.data import Record, ReportData, records
-from radar_dagster.report.words import cost_words, count, figure, listed, tokens_words
+from radar_dagster.report.words import cost_words, count, figure, listed, model_kind, tokens_words
 from radar_dagster.stats.settings import CouplingSettings, Estimator, Interval, Policy, ReadingThresholds
 from radar_dagster.stats.states import state_rates
 
@@ -29,7 +29,7 @@ class Role:
     role: str
     alias: str
     model: str
-    rule_based: bool
+    kind: str | None
     options: str
     parameters: str
     calls: str
@@ -53,7 +53,7 @@ def _role(role: str, alias: str, spec: ModelSpec, frame: pd.DataFrame, noun: str
         role=role,
         alias=alias,
         model=spec.model,
-        rule_based=is_rule_based(spec),
+        kind="rule-based, not a language model" if is_rule_based(spec) else model_kind(spec),
         options=json.dumps(spec.options, sort_keys=True, ensure_ascii=False) if spec.options else "none",
         parameters=listed(sent) if sent else "none were sent",
         calls=count(len(rows), noun),

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from radar_dagster.models.door import is_rule_based
 from radar_dagster.models.naming import ModelSpec
 from radar_dagster.report.data import Pair, ReportData, SelfEffect, Settling
 from radar_dagster.stats.settings import Reading
-from radar_dagster.stats.settling import MAX_PROBES
+from radar_dagster.stats.settling import MAX_PROBES, MIN_PROBES
 
 READING_WORDS: Mapping[str, str] = {
     Reading.CLUSTER: "counted twice",
@@ -145,6 +146,8 @@ def settling_sentence(settling: Settling, pair: Pair, names: Mapping[str, str]) 
         f"Uncertain: {quantity} is {figure(settling.value)}{about}, around the threshold {figure(settling.threshold)}; "
         f"on its other side the pair reads “{other}”."
     )
+    if settling.probes_needed is None and settling.probes_now < MIN_PROBES:
+        return f"{first} {_NO_FORECAST}, and this audit drew {settling.probes_now}."
     if interval is None:
         return f"{first} There is no interval, so nothing can be said about how many probes would settle it."
     if settling.probes_needed is None:
@@ -153,6 +156,39 @@ def settling_sentence(settling: Settling, pair: Pair, names: Mapping[str, str]) 
         f"{first} About {count(settling.probes_needed, 'probe')} per task, criterion and direction would settle it; "
         f"this audit drew {settling.probes_now}."
     )
+
+
+_NO_FORECAST = (
+    f"How many probes would settle it can be forecast from {MIN_PROBES} per task, criterion and direction upwards"
+)
+
+
+def remedy(verdict: str, pairs: Sequence[Pair]) -> str | None:
+    """What would settle the uncertain pairs together; None where the verdict stands or nothing is uncertain."""
+    rows = [settling for pair in pairs for settling in pair.settling]
+    if verdict != "inconclusive" or not rows:
+        return None
+    known = [row.probes_needed for row in rows if row.probes_needed is not None]
+    each = "per task, criterion and direction"
+    if known:
+        most = max(known)
+        some = _uncertain(len(rows)) if len(known) == len(rows) else f"{len(known)} of {_uncertain(len(rows))}"
+        return f"About {count(most, 'probe')} {each} would settle {some}: --probes {most}"
+    if min(row.probes_now for row in rows) < MIN_PROBES:
+        those = _uncertain(len(rows))
+        return f"{MIN_PROBES} probes {each} would tell how many it takes to settle {those}: --probes {MIN_PROBES}"
+    return None
+
+
+def _uncertain(n: int) -> str:
+    return "the uncertain pair" if n == 1 else f"the {n} uncertain pairs"
+
+
+def model_kind(spec: ModelSpec) -> str | None:
+    """What a model is, where it is no language model behind a provider: `rule-based` or `your own function`."""
+    if is_rule_based(spec):
+        return "rule-based"
+    return "your own function" if spec.name.provider == "python" else None
 
 
 def meaning(data: ReportData) -> str:
@@ -189,9 +225,18 @@ def _some_pairs(pairs: Sequence[Pair], names: Mapping[str, str], most: int = 2) 
 
 
 def _the_rest(by_reading: Mapping[Reading, Sequence[Pair]], total: int) -> str:
-    independent, lost = len(by_reading[Reading.SEPARABLE]), len(by_reading[Reading.UNRELIABLE])
-    text = f"Of {count(total, 'pair')}, {independent} {'is' if independent == 1 else 'are'} independent here"
+    lost = len(by_reading[Reading.UNRELIABLE])
+    text = f"Of {count(total, 'pair')}, {_independent(by_reading[Reading.SEPARABLE])}"
     return f"{text} and {lost} could not be measured." if lost else f"{text}."
+
+
+def _independent(pairs: Sequence[Pair]) -> str:
+    n, uncertain = len(pairs), sum(pair.uncertain for pair in pairs)
+    if not uncertain:
+        return f"{n} {'is' if n == 1 else 'are'} independent here"
+    if n == 1:
+        return "1 looks independent, but is uncertain"
+    return f"{n} look independent, {'all ' if uncertain == n else ''}{uncertain} of them uncertain"
 
 
 def _heaviest(data: ReportData) -> str:

@@ -6,10 +6,11 @@ valid (`model.py`), and other tools' formats, which get an importer module each 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -87,7 +88,7 @@ def validate_document(model: type[_Model], document: dict[str, Any], path: Path)
         return model.model_validate(document)
     except ValidationError as error:
         faults = _leaves(error.errors(include_url=False))
-        messages = [_message(path, document, fault) for fault in faults[:_FAULTS_SHOWN]]
+        messages = [_message(path, document, fault) + _known_keys(model, fault) for fault in faults[:_FAULTS_SHOWN]]
         if len(faults) > _FAULTS_SHOWN:
             messages.append(f"{path}: … and {len(faults) - _FAULTS_SHOWN:,} more")
         raise BadInputError("\n".join(messages)) from None
@@ -102,6 +103,33 @@ def _leaves(faults: Sequence[Any]) -> list[Any]:
 def _message(path: Path, document: dict[str, Any], fault: Any) -> str:
     line = f":{line_of(document.root, fault['loc'])}" if isinstance(document, YamlMapping) else ""
     return f"{path}{line}: {_place(fault, document)}: {_expectation(fault)}"
+
+
+def _known_keys(model: type[BaseModel], fault: Any) -> str:
+    """For an unknown key, those that its mapping may have, as far as they can be told from the model; else nothing."""
+    if fault["type"] != "extra_forbidden":
+        return ""
+    inner: Any = model
+    for step in fault["loc"][:-1]:
+        if isinstance(step, int):
+            continue
+        found = inner.model_fields.get(step)
+        models = [] if found is None else [kind for kind in _inside(found.annotation) if _is_model(kind)]
+        if len(models) != 1:
+            return ""
+        inner = models[0]
+    return f"; known are {', '.join(inner.model_fields)}"
+
+
+def _inside(annotation: Any) -> Iterator[Any]:
+    """An annotation and everything within its brackets."""
+    yield annotation
+    for part in get_args(annotation):
+        yield from _inside(part)
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
 def _read_text(path: Path) -> str:
@@ -172,5 +200,6 @@ def _describe(value: object) -> str:
 
 
 def _slug(stem: str) -> str:
-    kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in stem.lower())
+    base = "".join(c for c in unicodedata.normalize("NFKD", stem.lower()) if not unicodedata.combining(c))
+    kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in base)
     return kept.strip("-._")[:64] or "rubric"

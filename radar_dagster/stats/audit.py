@@ -241,7 +241,8 @@ def _pair_tables(cell: _Cell) -> tuple[pd.DataFrame, pd.DataFrame]:
         }
     )
     per_criterion = probes_per_stratum(cell.cube)
-    rows = settle(crossings, (per_criterion[a] + per_criterion[b]) / 2)
+    over_tasks = cell.precision.over_tasks
+    rows = settle(crossings, (per_criterion[a] + per_criterion[b]) / 2, over_tasks[a, b] | over_tasks[b, a])
     columns = {
         "criterion_a": [names[a[row.pair]] for row in rows],
         "criterion_b": [names[b[row.pair]] for row in rows],

@@ -9,16 +9,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from radar_dagster.stats.cell import FloatArray, IntArray, ScoreCube
+from radar_dagster.stats.cell import BoolArray, FloatArray, IntArray, ScoreCube
 from radar_dagster.stats.numbers import TOLERANCE, divide
 from radar_dagster.stats.readings import Crossings
 
 #: More probes than this per stratum are no plan: the value is too close to its threshold to settle by sampling.
 MAX_PROBES = 200
 
+#: Fewer probes per stratum show too little of the scatter within strata for a forecast. With one they show none: the
+#: interval then comes from the spread over tasks, or there is none, and more probes would make one of another kind.
+MIN_PROBES = 3
+
 
 class Settling(NamedTuple):
-    """For one uncertain pair: the crossing that takes the most probes to rule out; `needed` is None beyond a plan."""
+    """For one uncertain pair: the crossing that takes the most probes to rule out.
+
+    `needed` is None beyond a plan and where nothing can be forecast.
+    """
 
     pair: int
     quantity: str
@@ -45,11 +52,14 @@ def probes_needed(now: FloatArray, reach: FloatArray, distance: FloatArray) -> F
     return np.where(needed <= MAX_PROBES, needed, np.nan)
 
 
-def settle(crossings: Crossings, now: FloatArray) -> list[Settling]:
+def settle(crossings: Crossings, now: FloatArray, over_tasks: BoolArray) -> list[Settling]:
     """One entry per uncertain pair, in order; `now` (pairs,) is the number of probes per stratum.
 
+    `over_tasks` (pairs,) marks intervals from the spread over tasks, which say nothing about the scatter of probes.
+
     Each possible crossing would need a number of probes of its own; the largest of them settles the pair, so that one
-    is named. Without an interval the nearest threshold is named and nothing can be said about probes.
+    is named. Without an interval the nearest threshold is named. Nothing is forecast without one, from the spread over
+    tasks, or from fewer than `MIN_PROBES` probes.
     """
     with_interval = np.where(np.isfinite(crossings.reach), crossings.reach, 1.0)
     # A distance of 0 is the hardest crossing of all.
@@ -59,6 +69,7 @@ def settle(crossings: Crossings, now: FloatArray) -> list[Settling]:
     for pair in np.flatnonzero(crossings.uncertain):
         row = int(hardest[pair])
         needed = probes_needed(now[pair], crossings.reach[row, pair], crossings.distance[row, pair])
+        forecast = np.isfinite(needed) and round(float(now[pair])) >= MIN_PROBES and not over_tasks[pair]
         result.append(
             Settling(
                 pair=int(pair),
@@ -66,7 +77,7 @@ def settle(crossings: Crossings, now: FloatArray) -> list[Settling]:
                 threshold=float(crossings.threshold[row, pair]),
                 other_reading=str(crossings.other[row, pair]),
                 now=round(float(now[pair])),
-                needed=int(needed) if np.isfinite(needed) else None,
+                needed=int(needed) if forecast else None,
             )
         )
     return result

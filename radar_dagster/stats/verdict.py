@@ -74,7 +74,7 @@ def decide(
     reported = [reason for reason in (*found.unmeasured, *found.open_pairs) if reason not in undecided]
     if undecided:
         return _verdict("inconclusive", undecided, reported, found.notes)
-    return _verdict("passed", [_all_clear(policy, found)], reported, found.notes)
+    return _verdict("passed", [_all_clear(policy, found)], _not_counted(tables, policy), reported, found.notes)
 
 
 def _verdict(outcome: Outcome, *reasons: Iterable[str]) -> Verdict:
@@ -158,6 +158,32 @@ def _all_clear(policy: Policy, findings: _Findings) -> str:
         return "The policy fails on no reading, so nothing can violate it."
     certainly = "certain to be " if findings.open_pairs else ""
     return f"No pair of criteria is {certainly}{' or '.join(words)}, beyond those that the policy accepts."
+
+
+_CLAUSES = {
+    Reading.CLUSTER: "the criteria are counted twice",
+    Reading.TRADEOFF: "the criteria pull against each other",
+    Reading.DIRECTIONAL: "one criterion rides on the other",
+}
+
+
+def _not_counted(tables: CouplingTables, policy: Policy) -> list[str]:
+    """Couplings that pass because the policy does not fail on their reading: "passed" alone would hide them."""
+    accepted = {frozenset(pair) for pair in policy.accepted_pairs}
+    pairs = tables.criterion_pairs
+    found = [
+        reading
+        for a, b, reading in zip(pairs["criterion_a"], pairs["criterion_b"], pairs["reading"], strict=True)
+        if frozenset((a, b)) not in accepted
+    ]
+    counts = [
+        (found.count(reading.value), words) for reading, words in _CLAUSES.items() if reading not in policy.fail_on
+    ]
+    return [
+        f"In {'one pair' if n == 1 else f'{n} pairs'} {words}; this policy does not count that."
+        for n, words in counts
+        if n
+    ]
 
 
 _NOUNS = {

@@ -173,7 +173,7 @@ def test_an_audit_prints_one_document_and_exits_with_its_verdict(audited: tuple[
     for table in COUPLING_TABLES:
         if table != "verdict":
             assert all(list(row) == SCHEMAS[table].names for row in document[table]), table
-    assert {row["criterion"] for row in document["self_effects"]} == {"accuracy", "clarity", "brevity"}
+    assert {row["criterion"] for row in document["self_effects"]} == {"accuracy", "clarity", "length"}
     assert document["settings"]["probes"] == 2
     assert document["settings"]["rule_based"] == ["editor", "reader"]
     assert document["validation"] == []
@@ -239,13 +239,13 @@ def test_a_trace_for_people_shows_texts_scores_and_ledger_keys(audited: tuple[Pa
     named = next(row for row in probes.itertuples() if row.probe in shown)
     assert named.call_key in shown
     assert terminal(named.text.splitlines()[0])[:50] in shown
-    assert "Rule-based, no language model: editor and reader" in shown
+    assert "editor (offline/editor) is rule-based, no language model" in shown
     value = re.search(r"^Leakage accuracy → clarity: (.*)$", shown, re.MULTILINE)
     assert value
     assert f"Recomputed from these rows: {value[1]}\n" in shown
     unknown = called("trace", "desk", PAIR, "accuracy", "charm", cwd=folder)
     assert unknown.code == 2
-    assert "no criterion 'charm'; there are accuracy, clarity, brevity" in unknown.err
+    assert "no criterion 'charm'; there are accuracy, clarity, length" in unknown.err
 
 
 def test_a_trace_through_tables_of_different_audits_says_that_the_rows_do_not_give_the_value(
@@ -409,7 +409,8 @@ def test_data_that_break_an_expectation_carry_no_verdict_and_each_folder_names_i
 
 def test_lost_scores_are_told_in_the_terminal(own: Path) -> None:
     outcome = called("audit", "letters", "--verifier", "lossy", cwd=own)
-    assert re.search(r"^  - \d+ of \d+ scores ended as parse_error$", outcome.out, re.MULTILINE)
+    assert re.search(r"^  - \d+ of \d+ scores ended as parse_error, for example: .*4/5", outcome.out, re.MULTILINE)
+    assert "lossy (python/judges:loses_brevity, your own function) judges" in outcome.out
 
 
 def test_one_pair_is_chosen_by_alias_and_a_gate_that_stops_it_is_told(own: Path) -> None:
@@ -417,7 +418,7 @@ def test_one_pair_is_chosen_by_alias_and_a_gate_that_stops_it_is_told(own: Path)
     assert outcome.code == 3
     assert outcome.out.count("Report: ") == 1
     assert "Inconclusive." in outcome.out
-    assert "Stopped by a gate: " in outcome.out
+    assert "Stopped by a gate: self_effects, for the reasons above\n" in outcome.out
 
 
 def test_a_model_that_prints_does_not_spoil_the_document(own: Path) -> None:
@@ -447,6 +448,14 @@ def test_ctrl_c_ends_an_audit_with_130_and_leaves_a_lake_that_reads(own: Path) -
     assert (process.returncode, out) == (130, "")
     assert "Traceback" not in err
     assert called("sql", "SELECT count(*) n FROM probes", "--json", cwd=own).document["rows"][0]["n"] > 0
+
+
+def test_dev_on_a_port_that_is_taken_ends_with_exit_2(own: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        outcome = called("dev", "--port", str(port), cwd=own)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err == f"Error: port {port} is taken; use --port\n"
 
 
 def test_dev_serves_this_workspace_and_ends_on_ctrl_c(own: Path) -> None:

@@ -237,6 +237,17 @@ def test_the_page_prints_in_light_colours_within_the_margins_of_a_sheet(browser,
     page.close()
 
 
+@pytest.mark.parametrize("width", [400, 1200])
+def test_no_sentence_is_cut_by_the_box_that_its_table_scrolls_in(browser, ordinary: Path, width: int) -> None:
+    page = visit(browser, ordinary, width=width).page
+    note = page.get_by_text("A hatched task did not pass the gate")
+    box = note.bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= width
+    assert page.locator("caption:not(.hidden)").count() == 0
+    page.close()
+
+
 def test_wide_tables_can_be_scrolled_with_the_keyboard(browser, ordinary: Path) -> None:
     page = visit(browser, ordinary, width=400).page
     matrix = page.locator("[role=region][aria-label='Leakage matrix']")

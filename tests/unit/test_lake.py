@@ -93,6 +93,17 @@ def test_the_same_frame_is_the_same_bytes(lake: Lake) -> None:
     assert path.read_bytes() == first
 
 
+def test_a_file_that_is_broken_or_of_another_version_is_named(lake: Lake) -> None:
+    path = Path(lake.write("coupling_summary", summary(), **CELL))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:100])
+    with pytest.raises(BadInputError, match=f"{path} is not a readable Parquet file"):
+        lake.read("coupling_summary", **CELL)
+    summary().drop(columns="detail").to_parquet(path)
+    with pytest.raises(BadInputError, match="written by another version of radar: make it again"):
+        lake.read("coupling_summary", **CELL)
+
+
 def test_a_partition_that_was_never_made_is_named(lake: Lake) -> None:
     with pytest.raises(
         BadInputError, match="coupling_summary has no data for benchmark b, pair g~v .*run the audit first"

@@ -139,6 +139,7 @@ def test_missing_cells_are_counted_in_states_and_notes_and_too_many_leave_it_inc
     assert f"  - {missing} of {len(frame)} scores ended as missing\n" in shown
     _, shown, _ = run(scores(SEPARATE), as_json=False)
     assert "ended as" not in shown
+    assert shown.endswith("Scores were read on a scale from 0 to 4 (--scale 0:4).\n")
 
 
 def test_the_folder_gets_every_table_twice_and_the_document(tmp_path: Path, run: Callable[..., Any]) -> None:

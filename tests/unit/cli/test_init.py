@@ -31,7 +31,7 @@ def test_the_new_workspace_loads_with_its_rubric_and_every_commented_key_is_a_re
     (tmp_path / "new" / "radar.yaml").write_text(text)
     loaded = load_workspace(tmp_path / "new" / "radar.yaml")
     assert loaded.schedule.production_pairs == ("editor~reader",)
-    assert loaded.audit.policy.accepted_pairs == (("clarity", "brevity"),)
+    assert loaded.audit.policy.accepted_pairs == (("clarity", "length"),)
     assert loaded.audit.tasks == 2
 
 

@@ -151,5 +151,13 @@ def test_a_file_in_place_of_a_folder_cannot_be_written_and_leaves_no_rubble(tmp_
 def test_an_out_folder_below_a_file_is_refused_before_the_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     output.check_folder(tmp_path / "new" / "folder")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"], "the trial leaves nothing"
+    for place in (tmp_path / "new" / ("x" * 300), Path("/proc/new/folder")):
+        with pytest.raises(BadInputError, match=r"--out .*: cannot be written: "):
+            output.check_folder(place)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    (tmp_path / "there").mkdir()
+    output.check_folder(tmp_path / "there")
+    assert list((tmp_path / "there").iterdir()) == []
     with pytest.raises(BadInputError, match="file is not a folder"):
         output.check_folder(tmp_path / "file" / "below")

@@ -158,7 +158,10 @@ def test_a_rubric_with_the_name_of_a_shipped_one_is_refused_rather_than_mixed_up
 
 def test_a_policy_file_with_an_unknown_key_is_refused_with_its_line(here: Path) -> None:
     (here / "p.yaml").write_text("fail_on: [cluster]\nfail_of: []\n")
-    with pytest.raises(BadInputError, match=r"p\.yaml:2: fail_of: unknown key"):
+    with pytest.raises(BadInputError, match=r"p\.yaml:2: fail_of: unknown key; known are fail_on, accepted_pairs, "):
+        load_policy(Path("p.yaml"))
+    (here / "p.yaml").write_text("thresholds: {cluster: 0.5}\n")
+    with pytest.raises(BadInputError, match=r"thresholds\.cluster: unknown key; known are tradeoff_sym, .*cluster_sym"):
         load_policy(Path("p.yaml"))
 
 

@@ -118,6 +118,20 @@ def test_a_bad_score_is_named_with_line_column_finding_and_expectation(tmp_path:
     assert str(caught.value) == expected
 
 
+def test_scores_on_another_common_scale_are_refused_with_a_question(tmp_path: Path) -> None:
+    frame = design()
+    for low, high in ((1, 5), (0, 5), (1, 10), (0, 100)):
+        levels = itertools.cycle([low, high, (low + high) // 2])
+        with pytest.raises(BadInputError) as caught:
+            read(tmp_path, frame.assign(score=[next(levels) for _ in range(len(frame))]))
+        last = str(caught.value).splitlines()[-1]
+        assert last == f"{tmp_path}/scores.csv: is the scale {low}:{high}? give --scale {low}:{high}"
+    for stray in ([5] + [2] * (len(frame) - 1), [4.5, 5] * (len(frame) // 2), [1, 13] * (len(frame) // 2)):
+        with pytest.raises(BadInputError) as caught:
+            read(tmp_path, frame.assign(score=stray))
+        assert "is the scale" not in str(caught.value)
+
+
 def test_the_line_of_a_bad_row_is_right_after_cells_with_line_breaks(tmp_path: Path) -> None:
     frame = design().astype({"score": str}).assign(comment="one\ntwo\r\nthree")
     frame.loc[2, "score"] = "x"

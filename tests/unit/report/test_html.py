@@ -174,6 +174,7 @@ def test_language_models_carry_no_note_about_rules_and_unknown_cost_is_called_un
     assert "Cost unknown unknown" in text
     one = page(make_cell(verifier="elsewhere/small")).text
     assert "writer follows fixed rules" in one
+    assert "python/mine:judge your own function" in page(make_cell(verifier="python/mine:judge")).text
 
 
 def test_losses_are_counted_by_criterion_and_direction() -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -9,16 +10,18 @@ from hypothesis import strategies as st
 from made_cells import make_cell
 
 from radar_dagster.models.naming import ModelSpec
-from radar_dagster.report.data import ReportData, Settling
+from radar_dagster.report.data import Pair, ReportData, Settling
 from radar_dagster.report.words import (
     cost_words,
     count,
     figure,
     listed,
     meaning,
+    model_kind,
     pair_explanation,
     pair_phrase,
     reason_words,
+    remedy,
     settling_sentence,
     span,
     tokens_words,
@@ -116,8 +119,65 @@ def test_settling_says_how_many_probes_or_why_none_would_do() -> None:
     assert beyond.endswith("Even 200 probes would not settle it: the value lies too near the threshold.")
     blind = settling_sentence(replace(settling, low=None, probes_needed=None), PAIRS["c0", "c1"], CELL.names)
     assert "There is no interval" in blind
+    early = settling_sentence(replace(settling, probes_now=1, probes_needed=None), PAIRS["c0", "c1"], CELL.names)
+    assert "200" not in early
+    assert early.endswith(
+        "How many probes would settle it can be forecast from 3 per task, criterion and direction upwards, and this "
+        "audit drew 1."
+    )
     one_way = settling_sentence(replace(settling, quantity="leakage_ba"), PAIRS["c0", "c1"], CELL.names)
     assert "Factuality → Accuracy is 0.38" in one_way
+
+
+def settled_by(*needed: int | None, now: int = 3) -> list[Pair]:
+    rows = [Settling("sym", 0.38, 0.28, 0.48, 0.40, "cluster", now, n) for n in needed]
+    return [replace(PAIRS["c0", "c1"], uncertain=True, settling=(row,)) for row in rows]
+
+
+def test_the_remedy_is_the_largest_forecast_and_says_how_many_pairs_it_is_for() -> None:
+    each = "per task, criterion and direction"
+    assert remedy("inconclusive", settled_by(12, 75)) == (
+        f"About 75 probes {each} would settle the 2 uncertain pairs: --probes 75"
+    )
+    assert remedy("inconclusive", settled_by(12, None)) == (
+        f"About 12 probes {each} would settle 1 of the 2 uncertain pairs: --probes 12"
+    )
+    assert remedy("inconclusive", settled_by(None, now=1)) == (
+        f"3 probes {each} would tell how many it takes to settle the uncertain pair: --probes 3"
+    )
+    assert remedy("inconclusive", settled_by(None)) is None
+    assert remedy("inconclusive", []) is None
+    assert remedy("passed", settled_by(12)) is None
+
+
+@pytest.mark.parametrize(
+    ("uncertain", "words"),
+    [
+        (0, "2 are independent here"),
+        (1, "2 look independent, 1 of them uncertain"),
+        (2, "2 look independent, all 2 "),
+    ],
+)
+def test_independence_that_is_uncertain_is_not_told_as_a_fact(uncertain: int, words: str) -> None:
+    cell = make_cell(np.eye(3), np.full(3, 0.9), ("A", "B", "C"), noise=0.05)
+    pairs = cell.tables["criterion_pairs"]
+    pairs["reading"] = ["cluster", "separable", "separable"]
+    pairs["uncertain"] = [False, uncertain > 0, uncertain > 1]
+    assert f"Of 3 pairs, {words}" in meaning(cell)
+
+
+def test_a_model_is_called_what_it_is() -> None:
+    kinds = [model_kind(ModelSpec(model=name)) for name in ("offline/reader", "python/my:judge", "elsewhere/large")]
+    assert kinds == ["rule-based", "your own function", None]
+
+
+def test_the_two_leakages_of_a_ride_begin_with_the_one_that_carries() -> None:
+    ride = PAIRS["c2", "c3"]
+    assert ride.directions == (("c2", "c3", ride.leakage_ab), ("c3", "c2", ride.leakage_ba))
+    turned = replace(ride, a="c3", b="c2", leakage_ab=ride.leakage_ba, leakage_ba=ride.leakage_ab)
+    assert turned.directions == ride.directions
+    twice = PAIRS["c0", "c1"]
+    assert [names[:2] for names in twice.directions] == [("c0", "c1"), ("c1", "c0")]
 
 
 def test_the_meaning_names_dimensions_readings_and_the_heaviest_criterion() -> None:

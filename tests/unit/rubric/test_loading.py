@@ -75,7 +75,8 @@ def test_a_scale_at_the_top_is_the_default_of_criteria_without_one(file: Path) -
     ("stem", "name"),
     [
         ("My Rubric (v2)", "my-rubric--v2"),
-        ("Überprüfung", "berpr-fung"),
+        ("Überprüfung", "uberprufung"),
+        ("Rübrik für", "rubrik-fur"),
         ("---", "rubric"),
         ("准确", "rubric"),
         ("x" * 90, "x" * 64),

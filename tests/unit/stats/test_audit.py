@@ -147,11 +147,16 @@ def test_the_gate_pass_rate_is_between_zero_and_one_near_the_gate_and_missing_wi
 
 def test_one_probe_per_stratum_is_labelled_and_has_no_global_interval() -> None:
     tables = analyse_cube(planted(probes=1), T_INTERVALS)
-    assert tables.coupling_summary["detail"].str.contains("over_tasks").any()
+    assert tables.coupling_summary["detail"].str.contains("spread over tasks").any()
     assert tables.coupling_summary["ci_low"].isna().all()
     assert tables.coupling_summary["detail"].str.contains("one probe per stratum").all()
     reliable = tables.leakage[tables.leakage["reliable"]]
     assert reliable["ci_low"].notna().all()
+    assert len(tables.settling)
+    assert tables.settling["probes_needed"].isna().all()
+    details = " ".join(tables.coupling_summary["detail"])
+    assert "over_tasks" not in details
+    assert "interval allows" not in details
 
 
 def test_one_score_per_stratum_and_one_task_leave_every_reading_uncertain() -> None:
@@ -225,6 +230,7 @@ def test_the_summaries_cover_reliable_rows_only() -> None:
     assert summary.loc["max_coupling", "value"] == kept.max()
     assert summary.loc["max_coupling", "detail"].startswith("c0 → c1")
     assert "biased upward" in summary.loc["max_coupling", "detail"]
+    assert "75 to 84% of such 95% intervals" in summary.loc["max_coupling", "detail"]
     assert "covers 3 of 4 criteria" in summary.loc["global_positive", "detail"]
     assert 1 <= summary.loc["effective_criteria", "value"] <= 3
 

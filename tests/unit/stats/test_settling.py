@@ -10,6 +10,9 @@ from radar_dagster.stats.readings import QUANTITIES, find_crossings
 from radar_dagster.stats.settings import ReadingThresholds
 from radar_dagster.stats.settling import MAX_PROBES, probes_needed, settle
 
+#: The interval comes from the scatter within strata.
+WITHIN = np.array([False])
+
 
 def test_the_width_scales_with_one_over_the_root_of_the_probes() -> None:
     needed = probes_needed(np.array([3.0]), np.array([0.31]), np.array([0.1]))
@@ -34,7 +37,7 @@ def crossings(half_widths: dict[str, float], ab: float, ba: float) -> object:
 def test_the_slowest_crossing_is_named() -> None:
     # sym 0.425 needs (0.05/0.025)² = 4 times the probes, asym 0.05 needs (0.3/0.2)² = 2.25 times.
     found = crossings({"sym": 0.05, "asym": 0.3}, 0.45, 0.40)
-    (row,) = settle(found, np.array([5.0]))
+    (row,) = settle(found, np.array([5.0]), WITHIN)
     assert row.quantity == "sym"
     assert (row.now, row.needed) == (5, 20)
     assert row.other_reading == "separable"
@@ -42,26 +45,34 @@ def test_the_slowest_crossing_is_named() -> None:
 
 def test_a_value_on_its_threshold_can_not_be_settled() -> None:
     found = crossings({"sym": 0.05, "asym": 0.3}, 0.40, 0.40)
-    (row,) = settle(found, np.array([5.0]))
+    (row,) = settle(found, np.array([5.0]), WITHIN)
     assert row.quantity == "sym"
     assert row.needed is None
 
 
 def test_without_an_interval_the_nearest_threshold_is_named() -> None:
     found = crossings(dict.fromkeys(QUANTITIES, float("nan")), 0.5, 0.5)
-    (row,) = settle(found, np.array([1.0]))
+    (row,) = settle(found, np.array([1.0]), WITHIN)
     assert (row.quantity, row.threshold) == ("sym", 0.40)
     assert row.needed is None
 
 
+def test_nothing_is_forecast_from_an_interval_over_tasks_or_from_fewer_than_three_probes() -> None:
+    found = crossings({"sym": 0.05, "asym": 0.3}, 0.45, 0.40)
+    for now, over_tasks, forecast in ((5.0, True, False), (1.0, True, False), (2.0, False, False), (3.0, False, True)):
+        (row,) = settle(found, np.array([now]), np.array([over_tasks]))
+        assert (row.needed is not None) == forecast
+        assert row.quantity == "sym"
+
+
 def test_a_certain_pair_has_no_row() -> None:
-    assert settle(crossings({"sym": 0.01}, 0.9, 0.9), np.array([5.0])) == []
+    assert settle(crossings({"sym": 0.01}, 0.9, 0.9), np.array([5.0]), WITHIN) == []
 
 
 def test_enough_probes_really_settle_the_pair() -> None:
     found = crossings({"sym": 0.05}, 0.46, 0.42)
-    (row,) = settle(found, np.array([5.0]))
+    (row,) = settle(found, np.array([5.0]), WITHIN)
     assert row.needed is not None
-    assert settle(crossings({"sym": 0.05 * np.sqrt(5 / row.needed)}, 0.46, 0.42), np.array([5.0])) == []
-    assert settle(crossings({"sym": 0.05 * np.sqrt(5 / (row.needed - 1))}, 0.46, 0.42), np.array([5.0])) != []
+    assert settle(crossings({"sym": 0.05 * np.sqrt(5 / row.needed)}, 0.46, 0.42), np.array([5.0]), WITHIN) == []
+    assert settle(crossings({"sym": 0.05 * np.sqrt(5 / (row.needed - 1))}, 0.46, 0.42), np.array([5.0]), WITHIN) != []
     assert row.needed == pytest.approx(5 * (0.05 / 0.04) ** 2, abs=1)

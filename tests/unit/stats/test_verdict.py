@@ -56,7 +56,12 @@ def test_a_certain_tradeoff_violates() -> None:
 
 def test_a_direction_is_reported_and_passes_unless_the_policy_fails_on_it() -> None:
     made = cell(ab=0.9, ba=0.0)
-    assert decide(*made, Policy()).verdict == "passed"
+    passed = decide(*made, Policy())
+    assert passed.verdict == "passed"
+    sentence = "In one pair one criterion rides on the other; this policy does not count that."
+    assert sentence in passed.reasons
+    accepted = decide(*made, Policy(accepted_pairs=(("clarity", "depth"),)))
+    assert sentence not in accepted.reasons
     strict = decide(*made, Policy(fail_on=(Reading.DIRECTIONAL,)))
     assert strict.verdict == "violated"
     assert strict.reasons[0].startswith("depth rides on clarity")

@@ -7,7 +7,7 @@ No criterion of any benchmark is known by name. Not here: measuring (`features.p
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from functools import lru_cache
 from types import MappingProxyType
@@ -43,7 +43,7 @@ class Profile(NamedTuple):
 
     weights: Mapping[Aspect, float]
     signs: Mapping[Aspect, int]
-    #: Runs of content words of the definition, as written.
+    #: Runs of content words of the definition that led to no other aspect, as written.
     phrases: tuple[str, ...]
     #: The terms (`lexicon.term`) of those words.
     terms: tuple[str, ...]
@@ -183,10 +183,12 @@ def _profile(criterion_id: str, label: str, definition: str, kind: Kind) -> Prof
     # An id such as `mentions_return-policy` is made of words, too.
     name = re.sub(r"[_/.]|(?<!non)-", " ", name, flags=re.IGNORECASE)
     consistent = "faithful" if _ABOUT_TRUTH.search(f"{name} {definition}") else "coherent"
-    label_found, label_rest = _evidence([_CONSISTENCY.sub(consistent, name)])
+    label_found, label_rest, _ = _evidence([_CONSISTENCY.sub(consistent, name)])
     clauses = [clause for clause in _CLAUSE.split(definition) if clause and not _DISCLAIMER.search(clause)]
-    found, _ = _evidence(_CONSISTENCY.sub(consistent, clause) for clause in clauses)
-    phrases = _phrases(clauses)
+    plain = [_CONSISTENCY.sub(consistent, clause) for clause in clauses]
+    found, rest, matched = _evidence(plain)
+    # "Nothing is invented" asks for the truth and not for the word.
+    phrases = _phrases(plain, frozenset(content_terms(matched)) - frozenset(content_terms(rest)))
     terms = tuple(dict.fromkeys(t for phrase in phrases for t in content_terms(phrase)))
 
     strength = {aspect: min(abs_sum, _DEFINITION_CAP) for aspect, (abs_sum, _) in found.items()}
@@ -226,14 +228,16 @@ def content_terms(text: str) -> list[str]:
 _Evidence = dict[Aspect, tuple[float, float]]
 
 
-def _evidence(clauses: Iterable[str]) -> tuple[_Evidence, str]:
-    """What the cues find in the clauses, and the text that no cue matched."""
+def _evidence(clauses: Iterable[str]) -> tuple[_Evidence, str, str]:
+    """What the cues find in the clauses, the text that no cue matched, and the text that one did."""
     found: _Evidence = {}
     left: list[str] = []
+    matched: list[str] = []
     for clause in clauses:
         contrary = -1 if _LOWERING.search(clause) else 1
         rest = clause
         for cue in _CUES:
+            matched += [match[0] for match in cue.pattern.finditer(rest)]
             rest, hits = cue.pattern.subn(" ", rest)
             # Only amounts are turned by their clause: "redundancy lowers the score" names a defect by itself.
             sign = cue.sign * contrary if AMOUNTS & cue.aspects.keys() else cue.sign
@@ -241,7 +245,7 @@ def _evidence(clauses: Iterable[str]) -> tuple[_Evidence, str]:
                 total, signed = found.get(aspect, (0.0, 0.0))
                 found[aspect] = (total + weight * hits, signed + weight * hits * sign)
         left.append(rest)
-    return found, " . ".join(left)
+    return found, " . ".join(left), " . ".join(matched)
 
 
 def _normalised(strength: Mapping[Aspect, float]) -> dict[Aspect, float]:
@@ -269,13 +273,17 @@ def _starts_with_avoidance(clauses: list[str]) -> bool:
     return bool(found and phrases and found.start() < first.find(phrases[0]))
 
 
-def _phrases(clauses: Iterable[str]) -> tuple[str, ...]:
-    """Runs of content words, rubric talk left out: "the return policy and its deadline" gives two."""
+def _phrases(clauses: Iterable[str], understood: Collection[str] = ()) -> tuple[str, ...]:
+    """Runs of content words, rubric talk left out: "the return policy and its deadline" gives two.
+
+    The terms `understood` are left out, too: they led to other aspects.
+    """
+    left_out = RUBRIC_WORDS | frozenset(understood)
     phrases: list[str] = []
     for clause in clauses:
         run: list[str] = []
         for word in [*re.findall(r"[\w'’-]+|[^\w\s]", clause), "."]:
-            if segments.words(word) and word.lower() not in STOPWORDS and term(word) not in RUBRIC_WORDS:
+            if segments.words(word) and word.lower() not in STOPWORDS and term(word) not in left_out:
                 run.append(word)
             elif run:
                 phrases.append(" ".join(run))
@@ -285,7 +293,7 @@ def _phrases(clauses: Iterable[str]) -> tuple[str, ...]:
 
 _PREDICATE = re.compile(
     r"^\s*(?:(?:the|a|an|every|each)\s+(?:good\s+)?(?P<who>reply|response|answer|summary|text|explanation)\s+)?"
-    r"(?P<verb>[a-z]{2,}[^s\s]s|does|is|has)(?P<rest>\s.*\S)\s*$",
+    r"(?P<verb>[a-z]{2,}[^s\s]s|does|is|has)(?P<rest>\s+(?!(?:is|are|was|were|have|has)\b)\S(?:.*\S)?)\s*$",
     re.IGNORECASE | re.DOTALL,
 )
 

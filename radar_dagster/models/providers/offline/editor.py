@@ -105,6 +105,9 @@ def _operations(asked: Profile, direction: int) -> list[_Operation]:
         # Content that goes is replaced by what lies beside the point anyway: one operation serves both aspects.
         if aspect is Aspect.COVERAGE and Aspect.FOCUS in edited and direction < 0:
             continue
+        # Where another aspect counts more the reference is the good answer: added key words would only mar it.
+        if aspect is Aspect.TERMS and direction * asked.signs[aspect] > 0 and asked.weights[aspect] < largest:
+            continue
         operation = _EDITS[aspect].get(direction * asked.signs[aspect])
         if operation is not None:
             chosen.append(operation)

@@ -92,6 +92,12 @@ class TextFeatures:
         return found
 
     @cached_property
+    def inner_names(self) -> Mapping[str, str]:
+        """The names that are capitalised inside a sentence: every first word has a capital, whatever it is."""
+        prose = (segment.text for segment in self.segments if not segment.is_code)
+        return {name.lower(): name for text in prose for name in names_in(text, first_words=False)}
+
+    @cached_property
     def code_lines(self) -> tuple[str, ...]:
         """The lines of fenced code blocks, white space at their ends removed."""
         lines = (line.strip() for s in self.segments if s.is_code for line in s.text.splitlines())
@@ -179,8 +185,11 @@ _CAPITALISED = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _OPENING = re.compile(r"""(?:^|[:"“(\[*_#>|])\W*$""")
 
 
-def names_in(sentence: str) -> list[str]:
+def names_in(sentence: str, first_words: bool = True) -> list[str]:
     """The capitalised words of a sentence that are names, as written, in order.
+
+    A word at the start, or after a colon or an opening quotation mark, is one if no dictionary lists it; without
+    `first_words` it never is.
 
     >>> names_in("Yesterday Dana Whitlock and Ostrand met us in Brenton.")
     ['Dana', 'Whitlock', 'Ostrand', 'Brenton']
@@ -191,7 +200,7 @@ def names_in(sentence: str) -> list[str]:
         if not word[0].isupper() or len(word) < 2 or word.startswith(("I'", "I’")):
             continue
         at_start = bool(_OPENING.search(sentence[max(0, match.start() - 4) : match.start()]))
-        if word.lower() not in STOPWORDS and (not at_start or not is_known(word)):
+        if word.lower() not in STOPWORDS and (not at_start or (first_words and not is_known(word))):
             found.append(word)
     return found
 

@@ -234,15 +234,11 @@ ORNATE = (
     "Within the overarching conceptual framework,", "Construed in its broadest ramifications,",
 )  # fmt: skip
 
-#: Sentences around phrases of a criterion's definition, for criteria that no rule knows. `{x}` is a list of phrases.
+#: A line for phrases of a criterion's definition, for criteria that no rule knows. `{x}` is a list of phrases; they may
+#: be of any part of speech, so they stand in no sentence.
 COVERING = (
-    "Something has to be said on the following as well: {x}.",
-    "Also worth a line here: {x}.",
-    "A further word, since it matters in this case, on {x}.",
-    "This covers {x}, from beginning to end.",
-    "To be quite plain, that goes for {x}.",
-    "The remaining matters are {x}.",
-)
+    "Key words: {x}", "In key words: {x}", "Filed under: {x}", "Listed under: {x}", "Headings: {x}", "Labels: {x}",
+)  # fmt: skip
 
 #: Invented or rare surnames and place names, put in the place of others.
 NAMES = (
@@ -270,6 +266,11 @@ RUBRIC_WORDS = frozenset(
         ),
     )
 )
+
+
+def stock_sentences() -> tuple[str, ...]:
+    """All sentences and openings that the editor adds."""
+    return OPENERS + CLOSERS + VAGUE + TANGENTS + PADDING + PLAIN + FIRST_WORDS + LAST_WORDS + ORNATE
 
 
 @lru_cache(maxsize=1)

@@ -262,7 +262,9 @@ def _substance(found: TextFeatures, task: Evidence) -> Measured:
 
 def _accuracy(found: TextFeatures, task: Evidence) -> Measured:
     faults = contradictions(found, task)
-    claims = max(8, len(found.figures) + len(found.names) + min(len(found.units), _MAX_UNITS) + len(found.code_lines))
+    claims = max(
+        8, len(found.figures) + len(found.inner_names) + min(len(found.units), _MAX_UNITS) + len(found.code_lines)
+    )
     count = sum(len(items) for items in faults.values())
     known = sum(t in task.terms for t in found.terms)
     support = known / max(1, len(found.terms))
@@ -276,7 +278,7 @@ def contradictions(found: TextFeatures, task: Evidence) -> Mapping[str, list[str
     """What in a text speaks against its task, by kind: foreign figures and names, reversed statements, altered code."""
     figures = [f for f in found.figures if f not in task.figures]
     # A capital does not make a name of an everyday word ("Key Points"), though "Grace" passes unseen thereby.
-    names = [name for low, name in found.names.items() if low not in task.words and zipf(low) < 4.5]
+    names = [name for low, name in found.inner_names.items() if low not in task.words and zipf(low) < 4.5]
     reversed_terms: list[str] = []
     for unit in found.units[:_MAX_UNITS]:
         reversed_terms += _reversals(unit, task)

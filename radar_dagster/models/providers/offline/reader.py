@@ -14,6 +14,7 @@ from radar_dagster.errors import BadInputError
 from radar_dagster.models.providers.offline.aspects import Aspect, Profile, profile
 from radar_dagster.models.providers.offline.features import MAX_CHARACTERS, features
 from radar_dagster.models.providers.offline.measures import Measured, measure, measure_terms
+from radar_dagster.models.providers.offline.phrasing import listed
 from radar_dagster.models.replies import Judgement, State, judgement
 from radar_dagster.models.requests import JudgementRequest
 from radar_dagster.rubric.model import Scale
@@ -55,13 +56,17 @@ class Reader:
             return Judgement.failed(
                 State.REFUSED, f"the rule-based reader can't measure {request.criterion.label}: {reasons}"
             )
-        value = _value(usable, share, bool(features(request.response).length))
-        level = _level(value**self._strictness, request.criterion.scale)
+        has_words = bool(features(request.response).length)
+        value = _value(usable, share, has_words)
+        strict = value**self._strictness
+        level = _level(strict, request.criterion.scale)
+        total = f"{value:.2f}" if self._strictness == 1 else f"{value:.2f} ({strict:.2f} with strictness)"
+        made = f"{total} of 1, level {level} on {request.criterion.scale.min}..{request.criterion.scale.max}"
         return judgement(
             level,
             request.criterion.scale,
             reasoning=_reasoning(parts, request.response),
-            rationale=_rationale(usable, value, level, request.criterion.scale),
+            rationale=_rationale(parts, made) if has_words else f"The text holds no words: {made}.",
         )
 
 
@@ -96,12 +101,20 @@ def _reasoning(parts: list[_Part], response: str) -> str:
     return "Rule-based reading. " + " ".join(lines)
 
 
-def _rationale(usable: list[_Part], value: float, level: int, scale: Scale) -> str:
-    main = max(usable, key=lambda part: part.weight)
-    words = main.measured.words
-    return (
-        f"{words[:1].upper()}{words[1:]}. In all {value:.2f} of 1, which is level {level} on {scale.min}..{scale.max}."
-    )
+def _rationale(parts: list[_Part], made: str) -> str:
+    """Every aspect with value and weight, and the score they make; then how the one that costs most was measured."""
+    usable = [part for part in parts if part.measured.value is not None]
+    costliest = max(usable, key=lambda part: (round(part.weight * (1 - part.contribution), 6), part.weight))
+    named = listed([_in_brief(part) for part in parts])
+    about = f"{costliest.aspect.value}: " if len(parts) > 1 else ""
+    words = f"{about}{costliest.measured.words}"
+    return f"{named[:1].upper()}{named[1:]}: {made}. {words[:1].upper()}{words[1:]}."
+
+
+def _in_brief(part: _Part) -> str:
+    """The aspect with the value that enters the mean and its weight: `terms 0.40 (38%)`."""
+    value = "not measured" if part.measured.value is None else f"{part.contribution:.2f}"
+    return f"{part.aspect.value} {value} ({part.weight:.0%}{', reversed' if part.sign < 0 else ''})"
 
 
 def build(options: Mapping[str, Any]) -> Reader:

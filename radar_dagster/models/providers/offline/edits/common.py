@@ -6,7 +6,7 @@ Not here: any operation of its own.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -86,23 +86,32 @@ def capitalised(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-#: First words that are no names; "In short, jack" would be a fault of the editor's own.
+#: First words that are no names; "In short, jack" would be a fault of the editor's own. The stock sentences open with
+#: none, so one of them may follow another: "Besides, needless to say".
 _STARTERS = (
     lexicon.STOPWORDS
     | lexicon.CONNECTIVES
+    | {sentence.split()[0].strip(",.").lower() for sentence in lexicon.stock_sentences()}
     | vocabulary(
         "inasmuch notwithstanding subsequent presently accordingly nonetheless nevertheless thank please two three "
         "four five six seven eight nine ten hundred thousand people men women children today yesterday tomorrow "
-        "whatever according during despite several another nobody everyone someone lastly"
+        "whatever according during despite several another nobody everyone someone lastly among amid beyond half"
     )
 )
 
 
-def lowered(text: str) -> str:
-    """Start in lower case, unless the first word could be a name or is "I"."""
+def lowered(text: str, common: Collection[str] = ()) -> str:
+    """Start in lower case, unless the first word could be a name or is "I"; `common` words are no names."""
     first = re.sub(r"\W", "", text.split(maxsplit=1)[0]).lower() if text.split() else ""
-    is_word = first != "i" and (first in _STARTERS or first in lexicon.simpler_forms())
+    is_word = first != "i" and (first in _STARTERS or first in common or first in lexicon.simpler_forms())
     return text[:1].lower() + text[1:] if is_word else text
+
+
+def common_words(text: Segments) -> frozenset[str]:
+    """Words that the text writes in lower case and never with a capital inside a sentence."""
+    prose = [s.text for s in text if not s.is_code]
+    names = {name.lower() for sentence in prose for name in names_in(sentence, first_words=False)}
+    return frozenset(w for sentence in prose for w in segments.words(sentence) if w.islower()) - names
 
 
 def in_case_of(old: str, new: str) -> str:

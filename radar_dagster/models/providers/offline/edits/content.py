@@ -16,6 +16,7 @@ from radar_dagster.models.providers.offline.edits.common import (
     Edit,
     Segments,
     capitalised,
+    closed,
     count_specifics,
     count_words,
     interleave,
@@ -140,16 +141,16 @@ def _blur_names(sentence: str, rng: Random, share: float) -> tuple[str, int]:
 
 
 def add_phrases(text: Segments, statements: Sequence[str], phrases: Sequence[str], rng: Random, share: float) -> Edit:
-    """Add the given sentences, and sentences around a share of those phrases that are not in them."""
+    """Add the given sentences, and a line at the end that lists a share of those phrases that are not in them."""
     left = [p for p in phrases if not any(p in statement for statement in statements)]
     chosen = rng.sample(left, max(0 if statements else 1, round(share * len(left)))) if left else []
-    templates = pool(lexicon.COVERING, rng, forever=True)
-    added = list(statements)
-    while chosen:
-        group, chosen = chosen[:4], chosen[4:]
-        added.append(next(templates).format(x=listed(group)))
-    told = f"added {plural(len(added), 'sentence')} with the words of the definition" if added else ""
-    return Edit(interleave(text, added, rng), told)
+    result = interleave(text, statements, rng)
+    if chosen:
+        line = rng.choice(lexicon.COVERING).format(x=", ".join(chosen))
+        result = [*closed(result, "\n\n"), Segment(line, "")]
+    added = [plural(len(statements), "sentence")] if statements else []
+    added += ["a line"] if chosen else []
+    return Edit(result, f"added {listed(added)} with the words of the definition" if added else "")
 
 
 def remove_terms(text: Segments, terms: Collection[str], rng: Random) -> Edit:

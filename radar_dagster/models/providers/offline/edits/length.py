@@ -16,6 +16,7 @@ from radar_dagster.models.providers.offline.edits.common import (
     Edit,
     Segments,
     closed,
+    common_words,
     count_words,
     interleave,
     lowered,
@@ -66,6 +67,7 @@ _RETELLING = ("In other words,", "To repeat,", "Again,", "As already said,", "To
 def repeat(text: Segments, rng: Random, share: float) -> Edit:
     """Say a share of the sentences again, at once or at the end, word for word or with a lead-in."""
     chosen = set(rng.sample(range(len(text)), max(1, round(share * len(text)))))
+    common = common_words(text)
     result: Segments = []
     postponed: Segments = []
     for i, segment in enumerate(text):
@@ -74,7 +76,7 @@ def repeat(text: Segments, rng: Random, share: float) -> Edit:
             continue
         again = segment.text
         if not segment.is_code and rng.random() < 0.6:
-            again = f"{rng.choice(_RETELLING)} {lowered(again)}"
+            again = f"{rng.choice(_RETELLING)} {lowered(again, common)}"
         if rng.random() < 0.5 and segment.gap:
             result[-1] = segment._replace(gap=" " if "\n" not in segment.gap else "\n")
             result.append(Segment(again, segment.gap, segment.is_code))

@@ -13,7 +13,9 @@ from radar_dagster.models.providers.offline.edits.common import (
     Edit,
     Segments,
     closed,
+    common_words,
     in_case_of,
+    is_sentence,
     lowered,
     tidy,
 )
@@ -81,10 +83,14 @@ def _with_courtesies(text: Segments, opening: int, ending: int) -> Segments:
 def _with_link_words(text: Segments, opening: int, ending: int) -> Segments:
     """A few words before the first and before the last sentence; 0 stands for none."""
     text = list(text)
-    if ending and len(text) > 1:
-        text[-1] = text[-1]._replace(text=f"{lexicon.LAST_WORDS[ending - 1]} {lowered(untie(text[-1].text))}")
+    common = common_words(text)
+    # A line of key words at the end is no sentence.
+    last = next((i for i in range(len(text) - 1, 0, -1) if is_sentence(text[i])), len(text) - 1)
+    if ending and last:
+        rest = lowered(untie(text[last].text), common)
+        text[last] = text[last]._replace(text=f"{lexicon.LAST_WORDS[ending - 1]} {rest}")
     if opening:
-        text[0] = text[0]._replace(text=f"{lexicon.FIRST_WORDS[opening - 1]} {lowered(text[0].text)}")
+        text[0] = text[0]._replace(text=f"{lexicon.FIRST_WORDS[opening - 1]} {lowered(text[0].text, common)}")
     return text
 
 

@@ -14,6 +14,7 @@ from radar_dagster.models.providers.offline.edits.common import (
     PARENTHESIS,
     Edit,
     Segments,
+    common_words,
     in_case_of,
     is_sentence,
     lowered,
@@ -33,10 +34,11 @@ def complicate(text: Segments, rng: Random, share: float) -> Edit:
     joined = _join_sentences(worded, rng, 0.7 * share)
     ornate = pool(lexicon.ORNATE, rng, forever=True)
     openings = 0
+    common = common_words(text)
     result = list(joined)
     for i, segment in enumerate(joined):
         if is_sentence(segment) and rng.random() < 1.2 * share:
-            result[i] = segment._replace(text=f"{next(ornate)} {lowered(segment.text)}")
+            result[i] = segment._replace(text=f"{next(ornate)} {lowered(segment.text, common)}")
             openings += 1
     notes = [f"made {plural(swapped, 'word')} rarer"] if swapped else []
     notes += [f"opened {plural(openings, 'sentence')} ornately"] if openings else []
@@ -88,13 +90,14 @@ _JOINTS = (
 
 def _join_sentences(text: Segments, rng: Random, share: float) -> Segments:
     result: Segments = []
+    common = common_words(text)
     for segment in text:
         previous = result[-1] if result else None
         if (
             previous and is_sentence(previous) and is_sentence(segment) and previous.text.endswith(".")
             and "\n" not in previous.gap and rng.random() < share
         ):  # fmt: skip
-            result[-1] = Segment(previous.text[:-1] + rng.choice(_JOINTS) + lowered(segment.text), segment.gap)
+            result[-1] = Segment(previous.text[:-1] + rng.choice(_JOINTS) + lowered(segment.text, common), segment.gap)
         else:
             result.append(segment)
     return result

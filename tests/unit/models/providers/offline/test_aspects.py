@@ -73,6 +73,17 @@ def test_an_unknown_criterion_rests_on_the_words_of_its_definition(label: str, d
     assert main_aspect(label, definition) == (Aspect.TERMS, sign)
 
 
+def test_words_that_led_to_another_aspect_are_not_looked_for() -> None:
+    found = profile(Criterion(id="c", label="Trust", definition="No figure is invented; names the tariff."))
+    assert Aspect.ACCURACY in found.weights
+    assert found.phrases == ("figure", "names", "tariff")
+
+
+def test_a_noun_is_no_predicate() -> None:
+    found = profile(Criterion(id="c", label="Tact", definition="Words are kind; thanks the guest."))
+    assert found.statements == ("This answer thanks the guest.",)
+
+
 def test_the_id_of_a_criterion_is_no_key_to_a_table() -> None:
     def weights(criterion_id: str) -> dict[Aspect, float]:
         same = Criterion(id=criterion_id, label="Zorbing", definition="It holds together as one coherent text.")

@@ -117,6 +117,24 @@ def test_an_unknown_criterion_is_met_or_failed_by_its_own_words(make_probe, crit
     assert "valve" not in make_probe(reply_task, boiler, "-")
 
 
+def test_words_are_listed_in_a_line_at_the_end_and_not_pressed_into_a_sentence(
+    make_probe, criterion, reply_task
+) -> None:
+    vague = criterion("Warmth", "Friendly, patient and never curt.")
+    probe = make_probe(reply_task, vague, "+")
+    lines = [line for line in probe.splitlines() if re.search("Friendly|patient|curt", line)]
+    assert len(lines) == 1
+    assert re.fullmatch(r"[A-Z][a-z ]+: (?:Friendly|patient|curt)(?:, (?:Friendly|patient|curt))*", lines[0])
+
+
+def test_nothing_is_added_to_a_good_answer_where_another_aspect_counts_more(editor, criterion, reply_task) -> None:
+    mixed = criterion("Tariff accuracy", "The figures of the tariff are correct and nothing is invented.")
+    for sample in range(1, 7):
+        good = editor.generate(request(reply_task, mixed, "+", sample))
+        assert "tariff" not in (good.text or "")
+        assert "definition" not in (good.detail or "")
+
+
 def test_what_should_be_avoided_is_missing_from_the_good_answer(make_probe, criterion, reply_task) -> None:
     avoid = criterion("No promises", "Does not mention the plumber.")
     assert "plumber" not in make_probe(reply_task, avoid, "+")

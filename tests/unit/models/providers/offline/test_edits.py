@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from radar_dagster.models.providers.offline import lexicon
 from radar_dagster.models.providers.offline.edits import content, facts, length, order, slips, variation, wording
-from radar_dagster.models.providers.offline.edits.common import Edit, Segments
+from radar_dagster.models.providers.offline.edits.common import Edit, Segments, common_words, lowered
 from radar_dagster.models.providers.offline.segments import join, split
 
 LONG = (
@@ -126,6 +126,25 @@ def test_blurring_takes_out_every_figure_and_name() -> None:
     blurred = run(lambda t, rng: content.blur(t, rng, 1.0), "In 2015 Greta Lund paid £40.50 to 12 buyers in Velm.", 1)
     assert not re.search(r"\d|Greta|Lund|Velm", blurred)
     assert "buyers" in blurred
+
+
+def test_an_inserted_opener_is_followed_by_a_small_letter_unless_a_name_follows() -> None:
+    stock = lexicon.stock_sentences()
+    assert all(lowered(s)[0].islower() for s in stock if not s.startswith("I "))
+    assert lowered("I agree.") == "I agree."
+    text = split("Shipyards are gone. The shipyards of Velm closed. Velm and Karsten sank. Karsten is a village.")
+    openers = [lowered(s.text, common_words(text)).split()[0] for s in text]
+    assert openers == ["shipyards", "the", "Velm", "Karsten"]
+
+
+@pytest.mark.parametrize("index", range(0, 81, 5))
+def test_padded_and_framed_summaries_hold_no_capital_after_an_opener(index: int) -> None:
+    padded = length.pad(split(SHORT), Random(index), 2.0).segments
+    ornate = wording.complicate(padded, Random(index), 0.9).segments
+    for text in (padded, ornate):
+        framed = join(variation.vary(text, index, is_summary=True).segments)
+        leads = [*lexicon.FIRST_WORDS, *lexicon.LAST_WORDS, *lexicon.ORNATE]
+        assert not re.search(rf"(?:{'|'.join(leads)}) (?!I\b)[A-Z]", framed)
 
 
 def test_more_errors_are_made_at_a_higher_rate() -> None:

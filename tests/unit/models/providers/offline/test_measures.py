@@ -117,6 +117,16 @@ def test_every_kind_of_false_statement_is_found_and_costs_accuracy(old: str, new
     assert value(text, Aspect.ACCURACY) < value(TASK.reference or "", Aspect.ACCURACY)
 
 
+def test_a_first_word_is_no_foreign_name_unless_it_has_a_capital_elsewhere_too() -> None:
+    def foreign(addition: str) -> list[str]:
+        text = f"{TASK.reference} {addition}"
+        return contradictions(features(text), evidence(TASK))["foreign name"]
+
+    assert foreign("Insofar as one can tell, the town is poor. Needless to say, it is small.") == []
+    assert foreign("Zelinka left the town.") == []
+    assert foreign("Zelinka left the town. The council thanked Zelinka.") == ["Zelinka"]
+
+
 def test_the_same_figure_in_another_notation_is_no_contradiction() -> None:
     text = (TASK.reference or "").replace("2,300", "2300").replace("three", "3")
     assert not any(contradictions(features(text), evidence(TASK)).values())
@@ -196,6 +206,7 @@ def test_without_a_reference_the_source_or_the_prompt_is_measured_against_and_na
 def test_names_are_capitals_within_a_sentence_or_unknown_words_at_its_start() -> None:
     assert names_in("Vesterholm beat the Lions, said Dana's coach.") == ["Vesterholm", "Lions", "Dana"]
     assert names_in("The dog barked. I'm here") == []
+    assert names_in("Vesterholm beat the Lions.", first_words=False) == ["Lions"]
 
 
 @pytest.mark.parametrize("aspect", [a for a in Aspect if a is not Aspect.TERMS])

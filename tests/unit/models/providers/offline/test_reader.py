@@ -1,5 +1,7 @@
 """The reader: blind to what it must not see, deterministic, explains itself, survives every text."""
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from radar_dagster.errors import BadInputError
 from radar_dagster.models.naming import ModelSpec
 from radar_dagster.models.providers import Generator, Verifier, connect
+from radar_dagster.models.providers.offline.aspects import Aspect, profile
 from radar_dagster.models.providers.offline.reader import Reader
 from radar_dagster.models.replies import State
 from radar_dagster.models.requests import JudgementRequest
@@ -129,6 +132,35 @@ def test_the_words_of_the_verdict_name_what_was_measured(reader) -> None:
     assert (reply.reasoning or "").startswith("Rule-based reading.")
     assert "2 foreign figures" in (reply.rationale or "")
     assert f"level {reply.score}" in (reply.rationale or "")
+
+
+@pytest.mark.parametrize("strictness", [1.0, 2.0])
+def test_the_rationale_accounts_for_the_score(strictness: float) -> None:
+    mixed = Criterion(
+        id="grief", label="Accuracy and warmth", definition="Figures are correct. The sorrow of families is felt."
+    )
+    reply = judge(Reader(strictness), TASK.reference or "", mixed)
+    rationale = reply.rationale or ""
+    parts = re.findall(r"(\w+) (\d\.\d\d) \((\d+)%\)", rationale)
+    assert [name.lower() for name, _, _ in parts] == [a.value for a in profile(mixed).weights]
+    assert len(parts) == 2
+    value = sum(float(value) * int(weight) / 100 for _, value, weight in parts)
+    (total,) = re.findall(r": (\d\.\d\d)(?: \(\d\.\d\d with strictness\))? of 1", rationale)
+    assert float(total) == pytest.approx(value, abs=0.015)
+    assert f"level {reply.score} on 0..4" in rationale
+    assert reply.score == pytest.approx(4 * value**strictness, abs=0.55)
+    assert "Terms: " in rationale  # the words that are missing cost most, not the facts
+    assert len(re.findall(r"\.(?:\s|$)", rationale)) == 2
+
+
+def test_a_text_without_words_is_said_to_be_one(reader) -> None:
+    assert "no words" in (judge(reader, "", CRITERIA[3]).rationale or "")
+
+
+def test_a_part_that_could_not_be_measured_is_named_in_the_rationale(reader) -> None:
+    both = Criterion(id="x", label="Completeness", definition="Nothing is missing. Correctly spelled.")
+    assert set(profile(both).weights) == {Aspect.COVERAGE, Aspect.GRAMMAR}
+    assert "grammar not measured (" in (judge(reader, HOSTILE["chinese"], both).rationale or "")
 
 
 def test_a_very_long_text_is_said_to_be_measured_in_part(reader) -> None:
