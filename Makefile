@@ -16,7 +16,7 @@ audit: $(STAMP) ## install, audit HelpSteer2 on the offline models, print the ve
 	case $$code in 0|1|3) exit 0;; *) exit $$code;; esac  # whatever the verdict is, the audit worked
 
 test: $(STAMP) ## run every test, the slow ones and the browser's included
-	$(BIN)/pytest -n auto --dist loadfile
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 quick: $(STAMP) ## run the unit tests that take under a minute
 	$(BIN)/pytest -n auto -m "not slow and not browser" tests/unit radar_dagster

@@ -35,7 +35,7 @@ from radar_dagster.sensors import build_sensors
 def build_definitions(workspace: Workspace, resource_overrides: Mapping[str, Any] | None = None) -> dg.Definitions:
     """Fresh definitions for a workspace; `resource_overrides` replaces resources by key."""
     partitions = build_partitions(workspace)
-    jobs = build_jobs(partitions)
+    jobs = build_jobs()
     resources = {
         "lake": LakeIOManager(url=workspace.store_url),
         "models": ModelsResource.of(workspace),

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from radar_dagster.partitions import Partitions
 from radar_dagster.tables import COUPLING_TABLES
 
 if TYPE_CHECKING:  # what `define_asset_job` returns has no public name
@@ -31,50 +30,27 @@ _EXPECTATIONS = {
     "probes": dg.AssetSelection.checks(dg.AssetCheckKey(dg.AssetKey("probes"), "probes_expectations")),
     "scores": dg.AssetSelection.checks(dg.AssetCheckKey(dg.AssetKey("scores"), "scores_expectations")),
 }
-
-
 _COUPLING_CHECKS = dg.AssetSelection.checks_for_assets(dg.AssetKey("self_effects"), dg.AssetKey("leakage"))
 
 
-def build_jobs(partitions: Partitions) -> list[UnresolvedAssetJobDefinition]:
+def build_jobs() -> list[UnresolvedAssetJobDefinition]:
     """Every job of the project."""
     probes, scores = dg.AssetSelection.assets("probes"), dg.AssetSelection.assets("scores")
-    by_benchmark, by_generator, by_pair = partitions.benchmark, partitions.generator, partitions.pair
     jobs = [
-        (
-            OBSERVE_RUBRICS,
-            dg.AssetSelection.assets("rubric_file"),
-            None,
-            "See which rubric files changed. Reads, makes nothing.",
-        ),
-        (
-            LOAD_RUBRICS,
-            dg.AssetSelection.assets("rubric_file", "rubric"),
-            by_benchmark,
-            "Read and validate a benchmark's rubric.",
-        ),
-        (GENERATE_PROBES, probes, by_generator, "Stage 1: a generator's probes for a benchmark. Costs model calls."),
-        (JUDGE, scores, by_pair, "Stage 2: a verifier's scores of a generator's probes. Costs model calls."),
-        (ANALYSE, _ANALYSIS, by_pair, "Stage 3 and the report, from scores that exist. Free."),
-        (FULL_AUDIT, scores | _ANALYSIS, by_pair, "Stages 2 and 3 and the report, every check between them."),
-        (
-            AUDIT_PROBES,
-            probes - _EXPECTATIONS["probes"],
-            by_generator,
-            "As generate_probes, expectations left to later.",
-        ),
-        (
-            AUDIT_PAIR,
-            (scores | _ANALYSIS) - _EXPECTATIONS["scores"],
-            by_pair,
-            "As full_audit, expectations left to later.",
-        ),
-        (ANALYSE_UNGATED, _ANALYSIS.without_checks(), by_pair, "Stage 3 and the report of a cell that a gate stopped."),
-        (CHECK_PROBES, _EXPECTATIONS["probes"], by_generator, "The expectation suite of probes that exist."),
-        (CHECK_SCORES, _EXPECTATIONS["scores"], by_pair, "The expectation suite of scores that exist."),
-        (CHECK_COUPLING, _COUPLING_CHECKS, by_pair, "The gates of stage 3 on tables that exist."),
+        (OBSERVE_RUBRICS, dg.AssetSelection.assets("rubric_file"), "See which rubric files changed. Makes nothing."),
+        # Observed first: without an observation from before, Dagster takes no later one for a change.
+        (LOAD_RUBRICS, dg.AssetSelection.assets("rubric_file", "rubric"), "Read and validate a benchmark's rubric."),
+        (GENERATE_PROBES, probes, "Stage 1: a generator's probes for a benchmark. Costs model calls."),
+        (JUDGE, scores, "Stage 2: a verifier's scores of a generator's probes. Costs model calls."),
+        (ANALYSE, _ANALYSIS, "Stage 3 and the report, from scores that exist. Free."),
+        (FULL_AUDIT, scores | _ANALYSIS, "Stages 2 and 3 and the report, every check between them."),
+        (AUDIT_PROBES, probes - _EXPECTATIONS["probes"], "As generate_probes, expectations left to later."),
+        (AUDIT_PAIR, (scores | _ANALYSIS) - _EXPECTATIONS["scores"], "As full_audit, expectations left to later."),
+        (ANALYSE_UNGATED, _ANALYSIS.without_checks(), "Stage 3 and the report of a cell that a gate stopped."),
+        (CHECK_PROBES, _EXPECTATIONS["probes"], "The expectation suite of probes that exist."),
+        (CHECK_SCORES, _EXPECTATIONS["scores"], "The expectation suite of scores that exist."),
+        (CHECK_COUPLING, _COUPLING_CHECKS, "The gates of stage 3 on tables that exist."),
     ]
     return [
-        dg.define_asset_job(name, selection=selection, partitions_def=definition, description=description)
-        for name, selection, definition, description in jobs
+        dg.define_asset_job(name, selection=selection, description=description) for name, selection, description in jobs
     ]
