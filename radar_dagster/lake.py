@@ -13,7 +13,9 @@ import hashlib
 import os
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from io import BytesIO
+from operator import and_
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -22,7 +24,10 @@ import fsspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.dataset as pds
 import pyarrow.parquet as pq
+from fsspec.implementations.local import LocalFileSystem
+from pyarrow.fs import FSSpecHandler, PyFileSystem
 
 from radar_dagster.errors import BadInputError
 from radar_dagster.tables import MAY_BE_EMPTY, SCHEMAS
@@ -35,7 +40,10 @@ class Lake:
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
-        self._fs, self._root = fsspec.core.url_to_fs(self.url)
+        # A path is a path, whatever fsspec would read into it.
+        plain = "://" not in self.url
+        self._root: str
+        self._fs, self._root = (LocalFileSystem(), self.url) if plain else fsspec.core.url_to_fs(self.url)
         self._local = "file" in (self._fs.protocol if isinstance(self._fs.protocol, tuple) else (self._fs.protocol,))
 
     def path(self, asset: str, dims: Mapping[str, str], name: str = TABLE_FILE) -> str:
@@ -127,29 +135,33 @@ class Lake:
             unfinished.unlink(missing_ok=True)
 
     def create_views(self, connection: duckdb.DuckDBPyConnection) -> list[str]:
-        """One view per table that has data; the partition's dimensions become columns. Returns the view names."""
+        """One view per table that has data; the partition's dimensions become columns. Returns the view names.
+
+        The connection loses its access to files and to its own settings: what is queried is the lake, and read only.
+        """
         made = []
-        if not self._local:
-            connection.register_filesystem(self._fs)
         for asset in SCHEMAS:
             paths = self._files(asset)
             if paths:
-                connection.execute(f'CREATE OR REPLACE VIEW "{asset}" AS {self._select(asset, paths)}')
+                connection.register(asset, self._dataset(asset, paths))
                 made.append(asset)
+        connection.execute("SET enable_external_access = false; SET lock_configuration = true")
         return made
 
-    def _select(self, asset: str, paths: Sequence[str]) -> str:
-        """SQL that reads a table's files; the dimensions come from our own names, not from the folders of the root."""
-        urls = [path if self._local else self._fs.unstrip_protocol(path) for path in paths]
+    def _dataset(self, asset: str, paths: Sequence[str]) -> pds.Dataset:
+        """A table's files as one Arrow dataset; the dimensions come from our own folders, never from those above."""
         places = [_with_models(self._dims_of(asset, path)) for path in paths]
-        rows = ", ".join(
-            "(" + ", ".join(map(_sql_text, (url, *dims.values()))) + ")" for url, dims in zip(urls, places, strict=True)
-        )
-        files = ", ".join(_sql_text(_no_pattern(url)) for url in urls)
-        return (
-            f"SELECT data.* EXCLUDE (filename), place.* EXCLUDE (filename) "
-            f"FROM read_parquet([{files}], filename = true, hive_partitioning = false) AS data "
-            f"JOIN (VALUES {rows}) AS place (filename, {', '.join(places[0])}) USING (filename)"
+        conditions = [
+            reduce(and_, (pds.field(dim) == value for dim, value in place.items()), pds.scalar(True))
+            for place in places
+        ]
+        dims = [pa.field(dim, pa.string()) for dim in places[0]]
+        return pds.FileSystemDataset.from_paths(
+            paths,
+            schema=pa.schema([*SCHEMAS[asset], *dims]),
+            format=pds.ParquetFileFormat(),
+            filesystem=PyFileSystem(FSSpecHandler(self._fs)),
+            partitions=conditions,
         )
 
 
@@ -159,15 +171,6 @@ def _with_models(dims: dict[str, str]) -> dict[str, str]:
         return dims
     generator, _, verifier = dims["pair"].partition("~")
     return {**dims, "generator": generator, "verifier": verifier}
-
-
-def _sql_text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
-
-
-def _no_pattern(path: str) -> str:
-    """DuckDB takes every name for a pattern; a character in brackets stands for itself."""
-    return "".join(f"[{c}]" if c in "*?[" else c for c in path)
 
 
 def table_of(asset: str, frame: pd.DataFrame) -> pa.Table:

@@ -8,10 +8,12 @@ Not here: which cells are wanted, and what is said of them (`cli/audit.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import dagster as dg
+from filelock import FileLock, Timeout
 
 from radar_dagster import jobs
 from radar_dagster.checks import worker
@@ -77,6 +79,25 @@ def open_instance(workspace: Workspace) -> dg.DagsterInstance:
     if not settings.exists():
         settings.write_text(_INSTANCE_YAML, encoding="utf-8")
     return dg.DagsterInstance.from_config(str(home))
+
+
+@contextmanager
+def exclusive(workspace: Workspace, benchmark: str, listener: Listener) -> Iterator[None]:
+    """Let one process at a time audit a benchmark and read back what came of it.
+
+    Another policy on the same cell would otherwise put its verdict where this one is about to be read.
+    """
+    workspace.dagster_home.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(workspace.dagster_home / f"{benchmark}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        listener(f"{benchmark}: another audit of it is running; waiting for its end")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 class Runner:

@@ -7,7 +7,7 @@ Here: noticing, and which runs that asks for. Not here: the clock (`schedules.py
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -78,27 +78,34 @@ def _rubric_changed(workspace: Workspace, jobs: Sequence[UnresolvedAssetJobDefin
 def _stale(instance: DagsterInstance, workspace: Workspace, benchmark: str, rubric: Rubric) -> Iterator[dg.RunRequest]:
     """The rubric itself when its file changed; else every probes partition that was made from another rubric."""
     version = rubric.content_hash[:16]
-    rubric_made = _latest(instance, "rubric", benchmark)
-    if rubric_made is None or (rubric_made.tags or {}).get(_DATA_VERSION) != version:
-        yield dg.RunRequest(f"{benchmark}:{version}", job_name=LOAD_RUBRICS, partition_key=benchmark)
+    loaded = _latest(instance, "rubric", benchmark)
+    if loaded is None or _tags(loaded).get(_DATA_VERSION) != version:
+        # The key names what is to be replaced, so that going back to an earlier rubric is a request of its own.
+        replaced = loaded.storage_id if loaded else 0
+        yield dg.RunRequest(f"{benchmark}:{version}:{replaced}", job_name=LOAD_RUBRICS, partition_key=benchmark)
         return
     for generator in workspace.generators:
         key = multi_key(**{BENCHMARK: benchmark, GENERATOR: generator})
-        probes_made = _latest(instance, "probes", key)
-        if probes_made is not None and _made_from(probes_made) != rubric.version:
-            yield dg.RunRequest(f"{key}:{rubric.version}", job_name=GENERATE_PROBES, partition_key=key)
+        made = _latest(instance, "probes", key)
+        if made is not None and _made_from(made) != rubric.version:
+            run_key = f"{key}:{rubric.version}:{made.storage_id}"
+            yield dg.RunRequest(run_key, job_name=GENERATE_PROBES, partition_key=key)
 
 
-def _made_from(probes: dg.AssetMaterialization) -> object:
+def _tags(record: dg.EventLogRecord) -> Mapping[str, str]:
+    return (record.asset_materialization.tags or {}) if record.asset_materialization else {}
+
+
+def _made_from(probes: dg.EventLogRecord) -> object:
     """The rubric's version as the probes recorded it; None for one that was reported by hand."""
-    recorded = probes.metadata.get(RUBRIC_VERSION)
+    recorded = probes.asset_materialization.metadata.get(RUBRIC_VERSION) if probes.asset_materialization else None
     return recorded.value if recorded else None
 
 
-def _latest(instance: DagsterInstance, asset: str, partition: str) -> dg.AssetMaterialization | None:
+def _latest(instance: DagsterInstance, asset: str, partition: str) -> dg.EventLogRecord | None:
     records_filter = AssetRecordsFilter(asset_key=AssetKey(asset), asset_partitions=[partition])
     records = instance.fetch_materializations(records_filter, limit=1).records
-    return records[0].asset_materialization if records else None
+    return records[0] if records else None
 
 
 def _probes_finished(
@@ -112,14 +119,19 @@ def _probes_finished(
         description="Finished probes are judged by every verifier that is paired with their generator.",
     )
     def probes_finished(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        seen = int(context.cursor) if context.cursor else None
+        if context.cursor is None:
+            # Switched on for the first time: what was finished before is history, not a request.
+            newest = context.instance.fetch_materializations(AssetKey("probes"), limit=1).records
+            return dg.SensorResult(cursor=str(newest[0].storage_id if newest else 0))
+        seen = int(context.cursor)
         records_filter = AssetRecordsFilter(asset_key=AssetKey("probes"), after_storage_id=seen)
         found = context.instance.fetch_materializations(records_filter, limit=_EVENTS_PER_TICK, ascending=True)
+        latest = {record.partition_key: record for record in found.records}
         requests = [
             request
-            for record in found.records
-            if record.partition_key is not None
-            for request in _audits_of(workspace, partitions, record.partition_key, record.storage_id)
+            for partition, record in latest.items()
+            if partition is not None
+            for request in _audits_of(workspace, partitions, partition, record.storage_id)
         ]
         cursor = str(found.records[-1].storage_id) if found.records else context.cursor
         return dg.SensorResult(run_requests=requests, cursor=cursor)

@@ -24,7 +24,7 @@ from radar_dagster.models.stages import check_models
 from radar_dagster.partitions import BENCHMARK, GENERATOR, PAIR, Pair
 from radar_dagster.report.data import REPORT_TABLES, ReportData
 from radar_dagster.report.words import meaning, model_kind
-from radar_dagster.runs import Cell, FailedCheck, Runner, open_instance
+from radar_dagster.runs import Cell, FailedCheck, Runner, exclusive, open_instance
 from radar_dagster.stats.states import state_rates
 
 
@@ -41,7 +41,7 @@ def run(options: AuditOptions, *, fresh: bool, out: Path | None, as_json: bool) 
     for sentence in selection.notes:
         output.note(sentence)
 
-    with open_instance(workspace) as instance:
+    with exclusive(workspace, selection.benchmark, output.on_stderr), open_instance(workspace) as instance:
         runner = Runner(workspace, instance, output.on_stderr)
         with output.results_only():
             cells = runner.audit(selection.benchmark, [Pair(*pair) for pair in selection.pairs], fresh=fresh)
@@ -51,9 +51,8 @@ def run(options: AuditOptions, *, fresh: bool, out: Path | None, as_json: bool) 
                 result.show()
         with output.results_only():
             failed = runner.check_data(cells)
-    if out is not None:
-        for result in results:
-            result.write(out / result.pair if len(results) > 1 else out, failed)
+        for result in results if out is not None else ():
+            result.write((out or Path()) / (result.pair if len(results) > 1 else ""), failed)
     if as_json:
         output.print_json({**_together(results), **_about_all(selection, failed)})
     for check in failed:

@@ -47,7 +47,7 @@ def run_guarded(command: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         _say("Interrupted.")
         return INTERRUPTED
-    except Exception:
+    except (Exception, SystemExit):  # Typer ends by exceptions of its own: an exit from anywhere else is no pass
         import traceback
 
         _say(traceback.format_exc().rstrip())

@@ -13,6 +13,7 @@ import json
 import math
 import sys
 import tempfile
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from enum import Enum
@@ -221,7 +222,7 @@ def csv_of(frame: pd.DataFrame) -> bytes:
 
 def write_file(path: Path, data: bytes) -> None:
     """Write a file whole or not at all, making the folders it lies in; BadInputError when that is not possible."""
-    unfinished = path.with_name(f".{path.name}.part")
+    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished.write_bytes(data)

@@ -6,6 +6,7 @@ levels; nothing clamps, rounds or guesses. Not here: escaping for where a text i
 
 from __future__ import annotations
 
+import numbers
 import re
 from collections.abc import Mapping
 from enum import StrEnum
@@ -120,8 +121,8 @@ def judgement(score: object, scale: Scale, reasoning: str | None = None, rationa
 def _level(score: object) -> int | None:
     if isinstance(score, bool):
         return None
-    if isinstance(score, int):
-        return score
+    if isinstance(score, numbers.Integral):  # NumPy's integers are no `int`
+        return int(score)
     if isinstance(score, float):
         return int(score) if score.is_integer() else None
     if isinstance(score, str) and re.fullmatch(r"[+-]?[0-9]{1,9}", score.strip()):

@@ -94,7 +94,7 @@ def judge_probes(
 def _score_row(
     probe: dict[Any, Any], criterion: str, proportion: Callable[[float], float], call: Call[Judgement]
 ) -> dict[str, Any]:
-    score = call.reply.score
+    score = call.reply.score if call.reply.state == State.OK else None
     return {
         **{name: probe[name] for name in ("probe", "task", "target", "direction", "sample", "rubric_version")},
         "criterion": criterion,

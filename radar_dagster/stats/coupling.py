@@ -86,6 +86,9 @@ def average_over_tasks(slices: Slices, gate: float, estimator: Estimator = Estim
     by_task = np.isfinite(slices.leakage)
     entry_tasks = (both if estimator is Estimator.POOLED else by_task).sum(axis=-3)
     entry_reliable = reliable[..., None] & (2 * entry_tasks >= tasks)
+    if estimator is Estimator.POOLED:  # the slices that have scores on j may be the weak ones
+        divisor = nanmean(np.where(both, slices.self_effect[..., None], np.nan), axis=-3)
+        entry_reliable &= reaches(divisor, gate)
 
     mean_of_tasks = nanmean(slices.leakage, axis=-3)
     sigma = np.sqrt(nanmean((slices.leakage - mean_of_tasks[..., None, :, :]) ** 2, axis=-3))

@@ -40,7 +40,7 @@ class Estimator(StrEnum):
 
 
 class _Settings(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class ReadingThresholds(_Settings):

@@ -61,6 +61,27 @@ def test_a_changed_rubric_is_loaded_first_and_its_probes_are_requested_next(
     assert tick(workspace, instance, "rubric_changed")[0] == []
 
 
+def test_going_back_to_an_earlier_rubric_is_a_request_of_its_own(
+    workspace: Workspace, instance: dg.DagsterInstance
+) -> None:
+    def run_keys() -> list[str | None]:
+        repository = build_definitions(workspace).get_repository_def()
+        context = dg.build_sensor_context(instance=instance, repository_def=repository)
+        return [
+            r.run_key for r in repository.get_sensor_def("rubric_changed").evaluate_tick(context).run_requests or []
+        ]
+
+    path = workspace.rubric_path("letters")
+    first = path.read_text()
+    runner = Runner(workspace, instance)
+    seen: list[str | None] = []
+    for text in (first, first.replace("few words", "no words"), first, first.replace("few words", "no words")):
+        path.write_text(text)
+        seen += run_keys()
+        runner.run_job(jobs.LOAD_RUBRICS, "letters")
+    assert len(seen) == len(set(seen)) == 4
+
+
 def test_a_rubric_that_was_never_loaded_is_loaded_and_no_probe_is_requested_that_nobody_made(
     workspace: Workspace, instance: dg.DagsterInstance
 ) -> None:
@@ -104,6 +125,10 @@ def test_finished_probes_are_judged_once_by_every_verifier(workspace: Workspace,
     runner = Runner(workspace, instance)
     runner.write_probes("letters", ["writer"])
     requests, _, cursor = tick(workspace, instance, "probes_finished")
+    assert requests == [], "what was finished before the sensor was switched on is history"
+    runner.write_probes("letters", ["writer"], fresh=True)
+    runner.write_probes("letters", ["writer"], fresh=True)
+    requests, _, cursor = tick(workspace, instance, "probes_finished", cursor)
     wanted = [f"letters|{Pair(*pair).key}" for pair in workspace.pairs()]
     assert [partition for _, partition in requests] == wanted
     assert tick(workspace, instance, "probes_finished", cursor)[0] == []

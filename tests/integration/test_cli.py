@@ -499,3 +499,21 @@ def _wait_for_assets(url: str) -> str:
         except OSError:
             time.sleep(0.5)
     raise AssertionError("not served in time")
+
+
+def test_two_audits_of_one_rubric_at_once_each_get_their_own_verdict(tmp_path: Path) -> None:
+    """One policy fails on what the other lets pass: whichever ends last, each exit code is its own policy's."""
+    shutil.copytree(Path(__file__).parent / "workspace", tmp_path, dirs_exist_ok=True)
+    policies = {"strict": (1, "[directional]"), "lax": (0, "[tradeoff]")}
+    command = [sys.executable, "-m", "radar_dagster", "audit", "letters", "--verifier", "careful", "--policy"]
+    running = {}
+    for name, (_, fail_on) in policies.items():
+        thresholds = "{directional_leakage: 0.05, asymmetry: 0.05}"
+        settings = f"fail_on: {fail_on}\nuncertain_is_inconclusive: false\nthresholds: {thresholds}\n"
+        (tmp_path / f"{name}.yaml").write_text(settings)
+        running[name] = subprocess.Popen(
+            [*command, f"{name}.yaml"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+    for name, process in running.items():
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode == policies[name][0], (name, errors.decode())

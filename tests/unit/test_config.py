@@ -79,6 +79,7 @@ def test_an_alias_can_not_stand_for_two_models(tmp_path: Path) -> None:
         ("models:\n  e: {model: editor}\n", 2, "is not a model: expected provider/model"),
         ("benchmarks: [helpsteer2, helpsteer2]\n", 1, "listed twice"),
         ("benchmarks: [3]\n", 1, "a shipped name or the path of a rubric file"),
+        ("audit:\n  coupling:\n    thresholds: {cluster_sym: .nan}\n", 3, "finite number"),
         ("audit:\n  tasks: 0\n", 2, "greater than or equal to 1"),
         ("audit:\n  tasks: true\n", 2, "audit.tasks"),
         ("schedule:\n  cron: nonsense\n", 2, "expected five cron fields"),

@@ -122,7 +122,32 @@ def test_the_views_carry_the_partition_and_its_models(lake: Lake) -> None:
     assert rows == [("b", "g~v", "g", "v", 0.25), ("01", "g~w", "g", "w", 0.75)]
 
 
-@pytest.mark.parametrize("folder", ["coupling_summary", "c[draft]", "benchmark=x/pair=y~z", "it's * ?", "ünï"])
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "COPY (SELECT 1) TO '{path}' (FORMAT parquet)",
+        "WITH x AS (COPY (SELECT 'passed' AS metric) TO '{path}' (FORMAT parquet)) SELECT 1",
+        "SELECT * FROM read_text('{path}')",
+        "SELECT * FROM glob('/*')",
+        "SET enable_external_access = true",
+        "ATTACH '{path}.db'",
+    ],
+)
+def test_a_query_can_neither_write_files_nor_read_others(lake: Lake, attack: str) -> None:
+    path = Path(lake.write("coupling_summary", summary(0.25), **CELL))
+    before = path.read_bytes()
+    with duckdb.connect() as connection:
+        lake.create_views(connection)
+        with pytest.raises(duckdb.Error):
+            connection.execute(attack.format(path=path)).fetchall()
+        assert connection.execute("SELECT value FROM coupling_summary").fetchall() == [(0.25,)]
+    assert path.read_bytes() == before
+    assert [p.name for p in path.parent.iterdir()] == ["data.parquet"]
+
+
+@pytest.mark.parametrize(
+    "folder", ["coupling_summary", "a::b", "model=gpt-5", "c[draft]", "benchmark=x/pair=y~z", "it's * ?", "ünï"]
+)
 def test_the_folder_of_the_store_may_have_any_name(tmp_path: Path, folder: str) -> None:
     lake = Lake(str(tmp_path / folder / "coupling_summary" / "store"))
     lake.write("coupling_summary", summary(0.25), **CELL)

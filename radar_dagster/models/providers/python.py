@@ -40,7 +40,7 @@ class PythonModel:
             check(rubric)
         except BadInputError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise BadInputError(f"{self._name}: rubric {rubric.name}: {_told(error)}") from error
 
     def _method(self, name: str) -> Callable[..., Any]:
@@ -156,7 +156,7 @@ def _instance(spec: ModelSpec, target: type) -> Any:
         return target(**spec.options)
     except BadInputError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BadInputError(
             f"{spec.model}: could not be made with options {dict(spec.options)!r:.200}: {_told(error)}"
         ) from error

@@ -1,5 +1,6 @@
 """Reply hygiene: what is storable, what is a score, what is a failed generation."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,7 +55,9 @@ def test_an_empty_generation_is_a_failure_with_a_reason(text: str) -> None:
     assert reply.detail
 
 
-@pytest.mark.parametrize(("raw", "level"), [(0, 0), (4, 4), (3.0, 3), ("3", 3), (" 2\n", 2), ("0\x1f", 0)])
+@pytest.mark.parametrize(
+    ("raw", "level"), [(0, 0), (4, 4), (3.0, 3), ("3", 3), (" 2\n", 2), ("0\x1f", 0), (np.int64(3), 3)]
+)
 def test_a_level_is_a_score(raw: object, level: int) -> None:
     reply = judgement(raw, FIVE)
     assert (reply.state, reply.score) == (State.OK, level)

@@ -186,3 +186,16 @@ def test_batches_give_what_single_cells_give() -> None:
         np.testing.assert_array_equal(batch.leakage[k], one.leakage)
         np.testing.assert_array_equal(batch.reliable[k], one.reliable)
         np.testing.assert_array_equal(batch.sigma[k], one.sigma)
+
+
+def test_pooled_leakage_is_not_divided_by_the_weak_slices_alone() -> None:
+    """Task 0 moves its target by 0.9 and lacks scores on b; task 1 has them, but moves its target by 0.06."""
+    means = np.full((2, 2, 2, 2), 0.5)
+    means[:, 1, :, 1] = [[1.0, 0.0], [1.0, 0.0]]
+    means[0, 0, :, 0], means[1, 0, :, 0] = [0.95, 0.05], [0.53, 0.47]
+    means[0, 0, :, 1], means[1, 0, :, 1] = np.nan, [1.0, 0.0]
+    slices = slices_from_means(means, gate=0.4)
+    coupling = average_over_tasks(slices, 0.4, Estimator.POOLED)
+    assert coupling.reliable.tolist() == [True, True]
+    assert not coupling.entry_reliable[0, 1]
+    assert np.isnan(coupling.leakage[0, 1])

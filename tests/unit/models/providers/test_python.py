@@ -64,6 +64,14 @@ class Callable:
     def __call__(self, request):
         return 3
 
+class LeavesWhenMade:
+    def __init__(self):
+        raise SystemExit(0)
+
+class LeavesWhenAsked(Judge):
+    def check_rubric(self, rubric):
+        raise SystemExit(0)
+
 made = Judge(level=1)
 number = 7
 """
@@ -280,3 +288,12 @@ def test_the_example_of_the_documentation_works(tmp_path: Path, monkeypatch: pyt
     assert judge("house_documented:mentions", words=["bad"]).score == 0
     assert judge("house_documented:Overlap").state is State.OK
     del sys.modules["house_documented"]
+
+
+def test_a_module_that_exits_is_bad_input_and_never_the_end_of_the_audit(plugin) -> None:
+    with pytest.raises(BadInputError, match="SystemExit"):
+        connect(ModelSpec(model="python/house_judges:LeavesWhenMade"))
+    leaves = connect(ModelSpec(model="python/house_judges:LeavesWhenAsked"))
+    rubric = Rubric(name="r", criteria=(CRITERION, CRITERION.model_copy(update={"id": "d"})), tasks=(TASK,))
+    with pytest.raises(BadInputError, match="SystemExit"):
+        leaves.check_rubric(rubric)
