@@ -1,11 +1,40 @@
-"""Settings of the whole test suite."""
+"""Settings of the whole test suite, and fixtures that unit and integration tests share."""
 
 import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from stub_server import StubProcess, StubServer
+
+# The importlib import mode gives test modules no common folder: `stub_server` is found this way.
+sys.path.append(str(Path(__file__).parent))
 
 # No deadline: a busy machine is no fault of the code. Fresh examples at every desk; the same ones in every run of CI,
 # so that a red run means a changed project.
 settings.register_profile("desk", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "desk")
+
+
+@pytest.fixture
+def stub() -> Iterator["StubServer"]:
+    """A fresh stub of the model providers in a thread of this process; change `stub.settings`, read `stub.log`."""
+    from stub_server import StubServer
+
+    with StubServer() as server:
+        yield server
+
+
+@pytest.fixture
+def stub_process() -> Iterator["StubProcess"]:
+    """A fresh stub of the model providers in a process of its own; it outlives clients that are killed."""
+    from stub_server import StubProcess
+
+    with StubProcess() as server:
+        yield server
