@@ -1,0 +1,152 @@
+"""What the ledger's rows hold: a finished call, a batch of calls, a line of the tally.
+
+Here: types that hold data, and what makes a value safe for any database. Not here: the tables (`schema.py`), reading
+and writing them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+Role = Literal["generate", "judge"]
+Mode = Literal["live", "batch"]
+BatchState = Literal["submitting", "submitted", "ended", "abandoned"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One finished attempt of one call. Whatever the endpoint did not tell is None."""
+
+    key: str
+    session: str
+    run_id: str
+    role: Role
+    endpoint: str
+    model: str
+    mode: Mode
+    #: From 1; the attempts of a key form a chain, whose last row is `final`.
+    attempt: int
+    final: bool
+    #: A value of `replies.State`.
+    state: str
+    #: The HTTP status.
+    status: int | None = None
+    #: Why the state is not `ok`.
+    detail: str | None = None
+    #: JSON: the full messages, or the typed request of a programmatic model. None only where a reader left it out.
+    request: str | None
+    #: JSON: what was actually sent, in the endpoint's own names.
+    parameters: str
+    #: The raw text that came back.
+    reply: str | None = None
+    #: JSON: what was read out of the reply.
+    parsed: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_input_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    #: What the attempt cost in US dollars; None where the price is unknown.
+    usd: float | None = None
+    latency_s: float | None = None
+    #: The model's name and the reply's id as the endpoint tells them.
+    served_model: str | None = None
+    provider_id: str | None = None
+    #: UTC, ISO 8601.
+    finished_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchItem:
+    """One call of a batch: the id it has there, its key here, and its request (JSON)."""
+
+    custom_id: str
+    key: str
+    request: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Calls that are handed in together. `token` is ours and marks the batch before the provider has named it."""
+
+    token: str
+    endpoint: str
+    model: str
+    session: str
+    #: Unix seconds.
+    created: float
+    items: tuple[BatchItem, ...]
+    state: BatchState = "submitting"
+    provider_id: str | None = None
+
+    @property
+    def claim(self) -> str:
+        """What `Ledger.claim` is asked for, so that one process alone works on this batch."""
+        return batch_claim(self.token)
+
+
+@dataclass(frozen=True, slots=True)
+class TallyRow:
+    """Attempts that have role, endpoint, model, mode and state in common.
+
+    Tokens and dollars are sums over the attempts that tell them, None where none does. `unpriced` counts the attempts
+    of which nobody knows what they cost, those that may have been billed without a reply included: with any of those,
+    `usd` is a lower bound.
+    """
+
+    role: str
+    endpoint: str
+    model: str
+    mode: str
+    state: str
+    calls: int
+    input_tokens: int | None
+    output_tokens: int | None
+    cached_input_tokens: int | None
+    reasoning_tokens: int | None
+    usd: float | None
+    unpriced: int
+
+
+ENTRY_FIELDS = tuple(field.name for field in fields(Entry))
+#: The largest integer that both databases hold.
+_LARGEST = 2**63 - 1
+
+
+def batch_claim(token: str) -> str:
+    """The claim that stands for a whole batch; no key looks like it."""
+    return f"batch:{token}"
+
+
+def values(record: Entry | BatchItem) -> dict[str, Any]:
+    """A record's fields, each in a form that can't make an insert fail."""
+    return {name: _safe(getattr(record, name)) for name in record.__slots__}
+
+
+def safe_text(text: str) -> str:
+    r"""The text with NUL and lone surrogates made visible: PostgreSQL takes no NUL, and neither is UTF-8 otherwise.
+
+    >>> safe_text("a\x00b\ud800")
+    'a\\x00b\\ud800'
+    """
+    if "\x00" in text:
+        text = text.replace("\x00", "\\x00")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            text = text.encode("utf-8", "backslashreplace").decode()
+    return str(text)  # an enumeration's value becomes plain text
+
+
+def _safe(value: Any) -> Any:
+    """Text made safe; numbers that an endpoint made up (1e999 tokens, NaN dollars) are unknown."""
+    if value is None or value is True or value is False:
+        return value
+    if isinstance(value, str):
+        return safe_text(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return None if isinstance(value, int) and abs(value) > _LARGEST else value
