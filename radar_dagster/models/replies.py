@@ -44,6 +44,8 @@ class _Reply(BaseModel):
     #: None where the model does not count tokens.
     input_tokens: int | None = None
     output_tokens: int | None = None
+    #: What the call cost; None where the price is unknown. Models of the package itself cost nothing.
+    usd: float | None = None
 
     @classmethod
     def failed(cls, state: State, detail: str) -> Self:
@@ -61,20 +63,54 @@ class Judgement(_Reply):
     """One verdict on one criterion, or the reason why there is none."""
 
     score: int | None = None
+    #: The expected level over the probabilities of the level tokens, where the score was read from those; within the
+    #: scale, not an integer. `score` is then the most probable level.
+    expected: float | None = None
     reasoning: str | None = None
     rationale: str | None = None
 
 
-_REASONING = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
-_OPEN_REASONING = re.compile(r"</?think>", re.IGNORECASE)
+# How models mark their reasoning: <think>, <thinking>, <thought>, <reasoning>, also with a prefix (<seed:think>), as
+# special tokens (<|think|>, <|begin_of_thought|> … <|end_of_thought|>), as [THINK] and as ◁think▷.
+_REASONING_TAG = re.compile(
+    r"[<◁]\|?(?P<close>/|end_of_)?(?:begin_of_|[a-z]{1,16}:)?(?P<name>think(?:ing)?|thought|reasoning)\s?\|?[>▷]"
+    r"|(?-i:\[(?P<close_2>/)?(?P<name_2>THINK)\])",
+    re.IGNORECASE,
+)
 # Everything of Unicode's Cc but tab and newline, the bidirectional overrides, and lone surrogates.
 _UNSTORABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def strip_reasoning(text: str) -> str | None:
-    """Remove `<think>…</think>` blocks; None when a block is left open, because then the reply was cut short."""
-    kept = _REASONING.sub("", text)
-    return None if _OPEN_REASONING.search(kept) else kept.strip()
+    """Remove blocks of reasoning, nested ones too; None when a block is left open: then the reply was cut short.
+
+    Everything before a closing tag without an opening one is reasoning: chat templates that write `<think>` into the
+    prompt leave only the other end in the reply.
+
+    >>> strip_reasoning("<think>first <think>a detail</think> then</think>Answer")
+    'Answer'
+    >>> strip_reasoning("first a detail, then</think>Answer")
+    'Answer'
+    """
+    pieces = outside_reasoning(text)
+    return None if pieces is None else "".join(text[piece] for piece in pieces).strip()
+
+
+def outside_reasoning(text: str) -> list[slice] | None:
+    """The pieces of a text that are no reasoning, as `strip_reasoning` has it; None when a block is left open."""
+    pieces: list[slice] = []
+    start, name, depth = 0, "", 0
+    for tag in _REASONING_TAG.finditer(text):
+        tag_name, closes = (tag["name"] or tag["name_2"]).lower(), bool(tag["close"] or tag["close_2"])
+        if depth == 0 and closes:
+            pieces, start = [], tag.end()
+        elif depth == 0:
+            pieces.append(slice(start, tag.start()))
+            name, depth = tag_name, 1
+        elif tag_name == name:  # within a block of one name, tags of another are just words
+            depth += -1 if closes else 1
+            start = tag.end()
+    return None if depth else [*pieces, slice(start, len(text))]
 
 
 def storable(text: str) -> str:
@@ -92,13 +128,20 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def generation(text: str, detail: str | None = None) -> Generation:
-    """A generation from raw model text: reasoning removed, made storable; an empty remainder is a `parse_error`."""
-    kept = strip_reasoning(text)
-    if kept is None:
+    """A generation from raw model text: reasoning removed, made storable; an empty remainder is a `parse_error`.
+
+    Where a beginning was taken for reasoning although no tag opens it, the detail says so.
+    """
+    pieces = outside_reasoning(text)
+    if pieces is None:
         return Generation.failed(State.TRUNCATED, "a reasoning block was opened but never closed")
+    kept = "".join(text[piece] for piece in pieces).strip()
     if not kept:
         return Generation.failed(State.PARSE_ERROR, "the reply holds no text")
-    return Generation(state=State.OK, text=storable(kept), detail=detail)
+    notes = [detail] if detail else []
+    if pieces[0].start > 0:
+        notes.append("all before a closing reasoning tag without an opening one was removed as reasoning")
+    return Generation(state=State.OK, text=storable(kept), detail="; ".join(notes) or None)
 
 
 def judgement(score: object, scale: Scale, reasoning: str | None = None, rationale: str | None = None) -> Judgement:
@@ -109,7 +152,7 @@ def judgement(score: object, scale: Scale, reasoning: str | None = None, rationa
     level = _level(score)
     if level is None or level not in scale.levels:
         expected = f"expected an integer level {scale.min}..{scale.max}"
-        return Judgement.failed(State.PARSE_ERROR, f"{expected}, found {score!r:.80}")
+        return Judgement.failed(State.PARSE_ERROR, f"{expected}, found {_shown(score)}")
     return Judgement(
         state=State.OK,
         score=level,
@@ -128,3 +171,10 @@ def _level(score: object) -> int | None:
     if isinstance(score, str) and re.fullmatch(r"[+-]?[0-9]{1,9}", score.strip()):
         return int(score.strip())
     return None
+
+
+def _shown(score: object) -> str:
+    try:
+        return f"{score!r:.80}"
+    except (ValueError, RecursionError):  # integers of thousands of digits, lists within lists
+        return f"a value of type {type(score).__name__} that can't be shown"

@@ -35,17 +35,42 @@ def test_what_is_not_storable_is_shown_and_not_dropped() -> None:
         ("<think>plan</think>Answer", "Answer"),
         ("<THINK>\nplan\n</THINK>\n\nAnswer\n", "Answer"),
         ("one <think>a</think> two <think>b</think>", "one  two"),
+        ("<thinking>a</thinking><thought>b</thought><reasoning>c</reasoning>Answer", "Answer"),
+        ("<seed:think>a</seed:think><|think|>b<|/think|>[THINK]c[/THINK]◁think▷d◁/think▷Answer", "Answer"),
+        ("<|begin_of_thought|>a<|end_of_thought|>Answer", "Answer"),
+        ("<think>a <think>b</think> c</think>Answer", "Answer"),
+        ("<think>shall I write <reasoning> or <thinking>?</think>Answer", "Answer"),
         ("Answer", "Answer"),
+        ("[think] again, I thought, <thinker> and </b>", "[think] again, I thought, <thinker> and </b>"),
     ],
 )
 def test_closed_reasoning_is_removed(text: str, kept: str) -> None:
     assert strip_reasoning(text) == kept
 
 
-@pytest.mark.parametrize("text", ["<think>plan", "Answer <think>", "plan</think> Answer"])
-def test_a_reasoning_block_without_its_other_end_is_a_truncated_reply(text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["plan</think> Answer", "a</think> b</think> Answer", "a<think>b</think>c</think>Answer"]
+)
+def test_all_before_an_end_without_a_beginning_is_reasoning_and_the_reply_says_so(text: str) -> None:
+    """Templates that begin the reply with `<think>` themselves leave the other end only."""
+    reply = generation(text, detail="edited")
+    assert (reply.state, reply.text) == (State.OK, "Answer")
+    assert reply.detail is not None
+    assert reply.detail.startswith("edited; all before a closing reasoning tag")
+
+
+@pytest.mark.parametrize(
+    "text", ["<think>plan", "Answer <think>", "<think>a <think>b</think> c", "<think>a</thinking>b"]
+)
+def test_a_reasoning_block_without_its_end_is_a_truncated_reply(text: str) -> None:
     reply = generation(text)
     assert (reply.state, reply.text) == (State.TRUNCATED, None)
+
+
+@given(st.lists(st.sampled_from(["<think>", "</think>", "a", "<thinking>", "</thinking>", " "])).map("".join))
+def test_what_is_kept_holds_no_tag(text: str) -> None:
+    kept = strip_reasoning(text)
+    assert kept is None or set(kept) <= set("a ")
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "<think>all of it</think>"])
@@ -65,7 +90,25 @@ def test_a_level_is_a_score(raw: object, level: int) -> None:
 
 @pytest.mark.parametrize(
     "raw",
-    [None, True, False, "4/5", "4/10", 2.5, "2.5", 5, -1, "", "four", "４", [3], {"score": 3}, float("nan"), 10**30],
+    [
+        None,
+        True,
+        False,
+        "4/5",
+        "4/10",
+        2.5,
+        "2.5",
+        5,
+        -1,
+        "",
+        "four",
+        "４",
+        [3],
+        {"score": 3},
+        float("nan"),
+        10**30,
+        pytest.param(10**5000, id="thousands of digits"),
+    ],
 )
 def test_what_is_no_level_is_a_parse_error_and_never_a_score(raw: object) -> None:
     reply = judgement(raw, FIVE)
