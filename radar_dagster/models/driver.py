@@ -1,0 +1,565 @@
+"""Sends many calls to one model: when each starts, how many at once, when it is tried again, when the run must end.
+
+`run` is synchronous and works with or without an event loop in the calling thread: the calls live in a loop of a thread
+of their own, and the calling thread waits, open to interrupts.
+
+A call counts when its row is in the ledger, and not before: its reply is delivered, its next attempt scheduled and the
+progress told after the commit. The place it took among the calls in flight is free as soon as the reply is there.
+
+Here: the schedule of a run. Not here: what follows from an attempt (`chains.py`), how many calls may be in flight
+(`limits.py`), money (`budget.py`), the rows (`ledger/`), batches (`batch.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import math
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic
+
+from radar_dagster.errors import OperationalError
+from radar_dagster.models.background import Background, wait_for
+from radar_dagster.models.budget import Budget, Reservation
+from radar_dagster.models.chains import Chain, Origin, Reply, Step, Work, cut_off_chain
+from radar_dagster.models.clients import Client
+from radar_dagster.models.endpoints import Endpoint
+from radar_dagster.models.exchange import CallFailed, Completion, Exchange, Trouble, Usage
+from radar_dagster.models.health import Health
+from radar_dagster.models.ledger import Entry
+from radar_dagster.models.limits import Member, Pace, Ticket, Verdict, estimated_tokens, pace_of
+from radar_dagster.models.prices import PriceTable
+from radar_dagster.models.progress import Counts, Listener, Tally
+from radar_dagster.models.replies import State
+
+if TYPE_CHECKING:
+    from radar_dagster.models.ledger import Ledger, Writer
+
+__all__ = ["Origin", "Outcome", "Work", "run"]
+
+_NOTHING = Decimal(0)
+
+#: After an interrupt, calls in flight are waited for this long; a second interrupt ends the wait.
+_INTERRUPT_GRACE_S = 30.0
+#: The same after an error that stops the run.
+_ERROR_GRACE_S = 2.0
+#: A client gives up a call by itself after `timeout_s`; this much later the driver does. Also the longest wait for what
+#: must not take long, such as the last rows.
+_GUARD_S = 5.0
+
+#: Replies on their way to the ledger. With more, no call starts: what a killed run would lose must not pile up.
+_MOST_UNCOMMITTED = 256
+
+#: Keys are claimed in groups of this size, the next one when fewer than so many calls are ready.
+_CLAIM_GROUP = 256
+_READY_LOW = 128
+#: Seconds between two looks at keys that another process holds, and at a budget that other runs hold.
+_LOOK_AGAIN_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[Reply]):
+    """How a request ended, and the row that says so; None when no call was made."""
+
+    reply: Reply
+    entry: Entry | None
+
+
+def run(
+    works: Sequence[Work[Reply]],
+    make_client: Callable[[], Client],
+    *,
+    endpoint: Endpoint,
+    origin: Origin,
+    ledger: Ledger,
+    prices: PriceTable,
+    budget: Budget,
+    from_entry: Callable[[Entry], Reply],
+    title: str | None = None,
+    from_ledger: int = 0,
+    listener: Listener | None = None,
+    pace: Pace | None = None,
+) -> list[Outcome[Reply]]:
+    """Send all works; one outcome each, in their order. Works of the same key are sent once and share the outcome.
+
+    `make_client` is called once, in the loop's thread. `from_entry` makes the reply of an `ok` row that another process
+    left meanwhile. `from_ledger` is the number of requests that the ledger answered before; it only enters the progress
+    that `listener` (and those of `progress.watching`) hear. `pace` is for tests; all runs share one for a model.
+
+    Failures of single requests are outcomes. OperationalError when the run can't go on: a wrong key or address, an
+    unknown model, a provider that is down, a ledger that can't be written; calls in flight get a little time to end
+    and are committed. An exception raised in the waiting thread (KeyboardInterrupt, Dagster's interrupt) stops the run
+    in the same way: no call starts, those in flight are waited for and committed, then it goes on; a second one cancels
+    them.
+    """
+    if not works:
+        return []
+    calls = _Run(
+        works,
+        make_client,
+        endpoint=endpoint,
+        origin=origin,
+        ledger=ledger,
+        prices=prices,
+        budget=budget,
+        from_entry=from_entry,
+        counts=Counts(title or origin.model, len(works), from_ledger),
+        pace=pace or pace_of(origin.endpoint, endpoint, origin.model),
+    )
+    wait_for(calls, listener, _INTERRUPT_GRACE_S)
+    return calls.results()
+
+
+@dataclass(slots=True, eq=False)
+class _Call(Generic[Reply]):
+    """A chain whose next attempt waits or is under way. `number` is its place in the order of the works.
+
+    What is known of the attempt's size holds for the exchange `sized`.
+    """
+
+    chain: Chain[Reply]
+    number: int
+    sized: Exchange | None = None
+    tokens: int = 0
+    worst: Decimal | None = None
+    #: When the last attempt failed, by the loop's clock, and how.
+    failed: float = 0.0
+    trouble: Trouble | None = None
+
+
+class _Run(Background, Generic[Reply]):
+    """One run. All but `tally` and `results` happens in the loop's thread."""
+
+    def __init__(
+        self,
+        works: Sequence[Work[Reply]],
+        make_client: Callable[[], Client],
+        *,
+        endpoint: Endpoint,
+        origin: Origin,
+        ledger: Ledger,
+        prices: PriceTable,
+        budget: Budget,
+        from_entry: Callable[[Entry], Reply],
+        counts: Counts,
+        pace: Pace,
+    ) -> None:
+        super().__init__(counts)
+        self._make_client = make_client
+        self._endpoint = endpoint
+        self._origin = origin
+        self._ledger = ledger
+        self._prices = prices
+        self._budget = budget
+        self._from_entry = from_entry
+        self._pace = pace
+        self._health = Health()
+        #: Key -> the places of its works among the results.
+        self._places: dict[str, list[int]] = {}
+        self._outcomes: list[Outcome[Reply] | None] = [None] * len(works)
+        #: Works whose keys are not claimed yet, and those whose keys another process holds.
+        self._unclaimed: deque[Work[Reply]] = deque()
+        self._parked: list[Work[Reply]] = []
+        for place, work in enumerate(works):
+            if work.key not in self._places:
+                self._unclaimed.append(work)
+            self._places.setdefault(work.key, []).append(place)
+        self._open = len(self._places)
+        self._claimed: set[str] = set()
+        self._claiming = False
+        self._numbers = itertools.count()
+        #: Calls that could start, as (-attempts made, number, call): what was begun is brought to an end first.
+        self._ready: list[tuple[int, int, _Call[Reply]]] = []
+        #: Calls that wait for their time, as (due, number, call).
+        self._later: list[tuple[float, int, _Call[Reply]]] = []
+        #: Calls under way up to their commit; those among them without a reply yet, and when they started (the oldest
+        #: first); those given up because their client hangs; claims and the like.
+        self._attempts: set[asyncio.Task[None]] = set()
+        self._sending: dict[asyncio.Task[None], float] = {}
+        self._overdue: set[asyncio.Task[None]] = set()
+        self._chores: set[asyncio.Task[None]] = set()
+        self._guard: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._deadline = math.inf
+        self._ledger_is_behind = False
+        #: How all that is not under way has ended.
+        self._given_up: tuple[State, str] | None = None
+        self._stopped = False
+        self._grace = 0.0
+        # Set by `_main`, in the loop's thread.
+        self._now: Callable[[], float]
+        self._finish: asyncio.Event
+        self._client: Client
+        self._writer: Writer
+        self._member: Member
+
+    # From other threads.
+
+    def tally(self) -> Tally:
+        """Where the run stands."""
+        return self._counts.tally(self._pace.limit, self._pace.paused_s)
+
+    def results(self) -> list[Outcome[Reply]]:
+        """All outcomes, once the run is over."""
+        return [outcome for outcome in self._outcomes if outcome is not None]
+
+    def _on_interrupt(self) -> None:
+        self._stop(_INTERRUPT_GRACE_S)
+
+    def _on_hurry(self) -> None:
+        self._cancel()
+
+    # From the start to the end.
+
+    async def _main(self) -> None:
+        self._now = asyncio.get_running_loop().time
+        self._finish = asyncio.Event()
+        self._client = self._make_client()
+        try:
+            from radar_dagster.models.ledger import Writer
+
+            async with Writer(self._ledger) as self._writer:
+                await self._through()
+        finally:
+            # The run is what it is by now: connections that can't be closed change nothing.
+            with suppress(Exception):
+                async with asyncio.timeout(_GUARD_S):
+                    await self._client.close()
+
+    async def _through(self) -> None:
+        self._member = self._pace.join(lambda: self._soon(self._turn))
+        try:
+            if self._endpoint.deadline_s is not None:
+                self._deadline = self._now() + self._endpoint.deadline_s
+            self._pump()
+            await self._finish.wait()
+            await self._wind_up()
+        finally:
+            self._pace.leave(self._member)
+
+    async def _wind_up(self) -> None:
+        """Let calls in flight end and be committed, as long as there is time, then give them up; let go of all keys."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if waiting := self._attempts | self._chores:
+            await asyncio.wait(waiting, timeout=self._grace)
+        self._cancel()
+        if waiting := self._attempts | self._chores:
+            await asyncio.wait(waiting, timeout=_GUARD_S)
+        if self._claimed:
+            self._writer.release(self._claimed)
+
+    def _stop(self, grace: float, error: BaseException | None = None) -> None:
+        """Start no more calls, and end the run; the first reason counts."""
+        if self._stopped:
+            return
+        self._stopped = True
+        self._grace = grace
+        self.error = error
+        self._counts.stopping = True
+        self._finish.set()
+
+    def _cancel(self) -> None:
+        """Give up the calls that have no reply yet; rows on their way to the ledger get there."""
+        for task in (*self._sending, *self._chores):
+            task.cancel()
+
+    def _task(self, work: Coroutine[Any, Any, None], kind: set[asyncio.Task[None]]) -> asyncio.Task[None]:
+        """A task of ours; an exception in it ends the run."""
+        assert self._loop is not None
+        task = self._loop.create_task(work)
+        kind.add(task)
+        task.add_done_callback(partial(self._task_ended, kind))
+        return task
+
+    def _task_ended(self, kind: set[asyncio.Task[None]], task: asyncio.Task[None]) -> None:
+        kind.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # An OperationalError is the ledger's: what is in flight can't be recorded any more.
+            self._stop(0.0 if isinstance(error, OperationalError) else _ERROR_GRACE_S, error)
+
+    # Which call starts when.
+
+    def _turn(self) -> None:
+        """`_pump` as a callback of the loop, where an exception would otherwise vanish."""
+        try:
+            self._pump()
+        except Exception as error:
+            self._stop(_ERROR_GRACE_S, error)
+
+    def _pump(self) -> None:
+        """Start every call that may start now, and see to it that this is done again in time."""
+        if self._stopped:
+            return
+        now = self._now()
+        if now >= self._deadline:
+            text = f"the deadline of {self._endpoint.deadline_s:g} s passed before this call"
+            self._given_up = self._given_up or (State.TRANSPORT_ERROR, text)
+        if self._given_up is not None:
+            self._end_pending(*self._given_up)
+        while self._later and self._later[0][0] <= now:
+            self._make_ready(heapq.heappop(self._later)[2])
+        wait = self._start_calls(now)
+        if not self._ready:
+            self._pace.content(self._member)
+        due = self._later[0][0] if self._later else math.inf
+        self._wake_at(min(now + wait, due, self._deadline if now < self._deadline else math.inf))
+        self._claim_more()
+
+    def _start_calls(self, now: float) -> float:
+        """Start ready calls until one may not; the seconds after which to try again, infinite if something wakes us."""
+        while self._ready:
+            if now < self._health.hold_until:
+                self._pace.content(self._member)
+                return self._health.hold_until - now
+            if len(self._attempts) - len(self._sending) >= _MOST_UNCOMMITTED:
+                self._pace.content(self._member)
+                self._ledger_is_behind = True
+                return math.inf
+            call = self._ready[0][2]
+            self._size(call)
+            ticket = self._pace.start(self._member, call.tokens)
+            if not isinstance(ticket, Ticket):
+                return ticket
+            reservation = self._budget.reserve(call.worst, self._origin.model)
+            if reservation is None:
+                self._pace.take_back(ticket)
+                return self._wait_for_money(call)
+            heapq.heappop(self._ready)
+            self._start(call, ticket, reservation)
+        return math.inf
+
+    def _start(self, call: _Call[Reply], ticket: Ticket, reservation: Reservation) -> None:
+        now = self._now()
+        task = self._task(self._attempt(call, ticket, reservation), self._attempts)
+        self._sending[task] = now
+        if self._guard is None:
+            self._look_for_overdue()
+        self._health.started(now)
+        self._counts.in_flight += 1
+
+    def _look_for_overdue(self) -> None:
+        """Give up the calls whose client should have done so. One timer is enough: the oldest come first."""
+        assert self._loop is not None
+        self._guard = None
+        longest = self._endpoint.timeout_s + _GUARD_S
+        for task, started in self._sending.items():
+            if self._now() < started + longest:
+                self._guard = self._loop.call_at(started + longest, self._look_for_overdue)
+                return
+            if task not in self._overdue:
+                self._overdue.add(task)
+                task.cancel()
+
+    def _size(self, call: _Call[Reply]) -> None:
+        """How large the next attempt is; asked anew only when it says something else."""
+        exchange = call.chain.exchange
+        if call.sized is not exchange:
+            call.sized = exchange
+            call.tokens = estimated_tokens(exchange)
+            if self._budget.limit is not None:
+                call.worst = self._prices.worst_case(self._origin.model, self._endpoint, exchange)
+                if call.worst is None:
+                    self._budget.require_prices([self._origin.model])
+
+    def _wait_for_money(self, call: _Call[Reply]) -> float:
+        """The next call does not fit into the budget now: wait for those in flight, or end what is pending."""
+        if call.worst is None or not self._budget.may_fit_later(call.worst):
+            self._end_pending(State.BUDGET_STOPPED, f"the budget of ${self._budget.limit} leaves no room for this call")
+            return math.inf
+        return math.inf if self._sending else _LOOK_AGAIN_S  # what is reserved belongs to other runs
+
+    def _make_ready(self, call: _Call[Reply]) -> None:
+        heapq.heappush(self._ready, (-call.chain.attempt, call.number, call))
+
+    def _wake_at(self, time_: float) -> None:
+        """See to it that calls are started at this time at the latest."""
+        if time_ == math.inf or self._stopped or self._loop is None:
+            return
+        if self._timer is not None:
+            if self._timer.when() <= time_:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(time_, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        self._turn()
+
+    # A call, from its start to its row.
+
+    async def _attempt(self, call: _Call[Reply], ticket: Ticket, reservation: Reservation) -> None:
+        started = self._now()
+        try:
+            completion = await self._client.send(call.chain.exchange)
+        except CallFailed as error:
+            step = self._failed(call, ticket, reservation, started, error)
+        except asyncio.CancelledError:
+            if asyncio.current_task() not in self._overdue:
+                self._replied(ticket, reservation, "failed", None)
+                await self._writer.commit(call.chain.cut_off(self._now() - started))
+                raise
+            words = f"{self._origin.model}: no reply within {self._endpoint.timeout_s:g} s"
+            overdue = CallFailed(Trouble.TRANSIENT, words, may_be_billed=True)
+            step = self._failed(call, ticket, reservation, started, overdue)
+        except BaseException:  # a bug: limits and money are shared with other runs, and must not leak
+            self._replied(ticket, reservation, "failed", None)
+            raise
+        else:
+            step = self._completed(call, ticket, reservation, started, completion)
+        await self._writer.commit(step.entry)
+        self._go_on(call, step)
+
+    def _completed(
+        self, call: _Call[Reply], ticket: Ticket, reservation: Reservation, started: float, completion: Completion
+    ) -> Step[Reply]:
+        latency = self._now() - started
+        usd = self._prices.cost(self._origin.model, self._endpoint, completion.usage, sent=completion.sent)
+        self._health.reached()
+        self._replied(ticket, reservation, "ok", usd, usage=completion.usage)
+        self._pump()  # first of all: reading takes its time
+        return call.chain.completed(completion, latency, usd)
+
+    def _failed(
+        self, call: _Call[Reply], ticket: Ticket, reservation: Reservation, started: float, error: CallFailed
+    ) -> Step[Reply]:
+        now = call.failed = self._now()
+        call.trouble = error.trouble
+        usd = None if error.may_be_billed else _NOTHING
+        verdict: Verdict = "busy" if error.trouble is Trouble.BUSY else "failed"
+        self._replied(ticket, reservation, verdict, usd, retry_after=error.retry_after)
+        step = call.chain.failed(error, now - started, self._deadline - now)
+        self._judge_health(error, now, started)
+        self._pump()
+        return step
+
+    def _replied(
+        self,
+        ticket: Ticket,
+        reservation: Reservation,
+        verdict: Verdict,
+        usd: Decimal | None,
+        *,
+        usage: Usage | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        """A call is no longer in flight: its place and its money are free."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._sending.pop(task, None)
+        self._overdue.discard(task)
+        tokens = None
+        if usage is not None and usage.input_tokens is not None and usage.output_tokens is not None:
+            tokens = usage.input_tokens + usage.output_tokens
+        self._pace.finished(ticket, verdict, tokens=tokens, retry_after=retry_after)
+        self._budget.settle(reservation, usd)
+        self._counts.in_flight -= 1
+        self._counts.attempt(usage, usd)
+
+    def _judge_health(self, error: CallFailed, now: float, started: float) -> None:
+        reason: str | None = None
+        if error.trouble is Trouble.FATAL:
+            reason = error.message
+        elif error.trouble is Trouble.UNREACHABLE:
+            reason = self._health.unreachable(now, started, error.message)
+        elif error.status is not None:
+            self._health.reached()
+        if reason is not None:
+            self._stop(_ERROR_GRACE_S, OperationalError(reason))
+
+    def _go_on(self, call: _Call[Reply], step: Step[Reply]) -> None:
+        """The row is in the ledger: deliver the reply, or have the next attempt made."""
+        if self._ledger_is_behind:
+            self._ledger_is_behind = False
+            self._pump()
+        if step.reply is not None:
+            self._deliver(call.chain.work.key, Outcome(step.reply, step.entry))
+            refused = call.trouble is Trouble.REJECTED
+            reason = self._health.ended(step.reply.state, step.reply.detail, refused=refused)
+            if reason is not None:
+                self._stop(_ERROR_GRACE_S, OperationalError(f"{self._origin.model}: {reason}"))
+        elif step.delay > 0:
+            due = call.failed + step.delay
+            heapq.heappush(self._later, (due, call.number, call))
+            self._wake_at(due)
+        else:
+            self._make_ready(call)
+            self._pump()
+
+    def _deliver(self, key: str, outcome: Outcome[Reply], *, from_ledger: bool = False) -> None:
+        places = self._places[key]
+        for place in places:
+            self._outcomes[place] = outcome
+        self._counts.ended(outcome.reply.state, len(places), from_ledger=from_ledger)
+        self._claimed.discard(key)
+        self._open -= 1
+        if self._open == 0:
+            self._finish.set()
+
+    def _end_pending(self, state: State, detail: str) -> None:
+        """Give up all that is not under way, now and later: no call is made for it."""
+        self._given_up = (state, detail)
+        calls = [item[2] for item in (*self._ready, *self._later)]
+        works = [*(call.chain.work for call in calls), *self._unclaimed, *self._parked]
+        for collection in (self._ready, self._later, self._unclaimed, self._parked):
+            collection.clear()
+        for work in works:
+            self._deliver(work.key, Outcome(work.failed(state, detail), None))
+
+    # Whose keys are whose.
+
+    def _claim_more(self) -> None:
+        """Claim the next group of keys before the ready calls run out."""
+        if self._unclaimed and not self._claiming and len(self._ready) < _READY_LOW:
+            group = [self._unclaimed.popleft() for _ in range(min(_CLAIM_GROUP, len(self._unclaimed)))]
+            self._claiming = True
+            self._task(self._claim(group), self._chores)
+
+    def _look_at_parked(self) -> None:
+        works, self._parked = self._parked, []
+        if works and not self._stopped:
+            self._task(self._claim(works), self._chores)
+
+    async def _claim(self, works: list[Work[Reply]]) -> None:
+        """Take the keys that nobody has, and look only then for what others have left: nothing slips in between."""
+        keys = [work.key for work in works]
+        mine = await self._writer.claim(keys)
+        self._claimed |= mine
+        answers, chains = await asyncio.to_thread(self._look_up, keys)
+        for work in works:
+            if work.key in answers:
+                entry = answers[work.key]
+                self._deliver(work.key, Outcome(self._from_entry(entry), entry), from_ledger=True)
+            elif work.key in mine:
+                self._make_ready(self._call(work, chains.get(work.key, [])))
+            else:
+                self._park(work)
+        self._writer.release(mine & answers.keys())
+        self._claiming = False
+        self._pump()
+
+    def _look_up(self, keys: list[str]) -> tuple[dict[str, Entry], dict[str, list[Entry]]]:
+        """In the ledger, and not in the loop's thread: answers, and chains that were cut off."""
+        session = self._origin.session if self._origin.fresh else None
+        answers = self._ledger.answers(keys, session=session)
+        interrupted = self._ledger.interrupted([key for key in keys if key not in answers], session=session)
+        return answers, {key: cut_off_chain(self._ledger.history(key), session) for key in interrupted}
+
+    def _call(self, work: Work[Reply], rows: list[Entry]) -> _Call[Reply]:
+        chain = Chain(work, self._origin, self._endpoint.max_attempts)
+        chain.resume(rows)
+        return _Call(chain, next(self._numbers))
+
+    def _park(self, work: Work[Reply]) -> None:
+        """Another process holds the key: look again before long whether it has the answer, or has gone."""
+        assert self._loop is not None
+        if not self._parked:
+            self._loop.call_later(_LOOK_AGAIN_S, self._look_at_parked)
+        self._parked.append(work)

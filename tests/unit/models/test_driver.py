@@ -1,0 +1,744 @@
+"""Many calls to an endpoint that is played by a class: another client, with faults as written, and a real ledger."""
+
+import asyncio
+import itertools
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from radar_dagster.errors import OperationalError
+from radar_dagster.models import chains, driver, limits
+from radar_dagster.models.budget import Budget
+from radar_dagster.models.capabilities import Capabilities
+from radar_dagster.models.clients import BatchStatus, ModelCard
+from radar_dagster.models.driver import Origin, Outcome, Work, run
+from radar_dagster.models.endpoints import Endpoint
+from radar_dagster.models.exchange import CallFailed, Completion, Exchange, Message, Stop, Trouble, Usage
+from radar_dagster.models.ledger import Ledger
+from radar_dagster.models.limits import Pace
+from radar_dagster.models.prices import Price, PriceTable
+from radar_dagster.models.progress import Tally, watching
+from radar_dagster.models.records import reply_of
+from radar_dagster.models.replies import Generation, State
+
+PRICES = PriceTable({"local/*": Price(input=Decimal(0), output=Decimal(0))})
+ORIGIN = Origin("session", "run", "local", "local/m")
+
+
+@dataclass
+class Act:
+    """What the endpoint does with one call: after so many seconds it says something, or fails."""
+
+    says: str = "ok"
+    seconds: float = 0.0
+    fails: CallFailed | None = None
+    output_tokens: int = 10
+
+
+def fails(trouble: Trouble, seconds: float = 0.0, **facts: Any) -> Act:
+    return Act(seconds=seconds, fails=CallFailed(trouble, f"local/m: {trouble.value}", **facts))
+
+
+@dataclass
+class Server:
+    """An endpoint. `acts` maps a work's number to what is done with its calls, one after the other; then `usual`."""
+
+    acts: dict[int, list[Act]] = field(default_factory=dict)
+    usual: Act = field(default_factory=Act)
+    starts: list[tuple[float, int]] = field(default_factory=list)
+    answered: Counter[int] = field(default_factory=Counter)
+    in_flight: int = 0
+    most_in_flight: int = 0
+    closed: int = 0
+
+    def sent(self, number: int | None = None) -> int:
+        return sum(number in (None, sent) for _, sent in self.starts)
+
+
+class PlayedClient:
+    """A client of a `Server`."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities()
+
+    @property
+    def dropped(self) -> Mapping[str, str]:
+        return {}
+
+    async def send(self, exchange: Exchange) -> Completion:
+        server = self.server
+        found = re.search(r"work (\d+)", exchange.messages[-1].content)
+        assert found is not None
+        number = int(found[1])
+        server.starts.append((time.monotonic(), number))
+        acts = server.acts.get(number)
+        act = acts.pop(0) if acts else server.usual
+        server.in_flight += 1
+        server.most_in_flight = max(server.most_in_flight, server.in_flight)
+        try:
+            await asyncio.sleep(act.seconds)
+        finally:
+            server.in_flight -= 1
+        if act.fails is not None:
+            raise act.fails
+        server.answered[number] += act.says == "ok"
+        sent = {"max_tokens": exchange.max_tokens}
+        return Completion(f"{act.says}: {number}", Stop.END, sent, Usage(20, act.output_tokens))
+
+    async def describe(self) -> ModelCard:
+        raise NotImplementedError
+
+    async def submit_batch(self, items: Sequence[tuple[str, Exchange]], token: str) -> str:
+        raise NotImplementedError
+
+    async def find_batch(self, token: str, since: float) -> str | None:
+        raise NotImplementedError
+
+    async def poll_batch(self, batch_id: str) -> BatchStatus:
+        raise NotImplementedError
+
+    def batch_results(self, batch_id: str) -> AsyncIterator[tuple[str, Completion | CallFailed]]:
+        raise NotImplementedError
+
+    async def cancel_batch(self, batch_id: str) -> None:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        self.server.closed += 1
+
+
+def read(completion: Completion) -> Generation:
+    state, _, number = completion.text.partition(": ")
+    if state == "ok":
+        return Generation(state=State.OK, text=f"text {number}")
+    return Generation.failed(State(state), f"it was a {state}")
+
+
+_prefixes = itertools.count()
+
+
+def works(count: int, keys: str | None = None) -> list[Work[Generation]]:
+    """Works 0, 1, …; keys of their own unless a prefix is given."""
+    prefix = f"k{next(_prefixes)}" if keys is None else keys
+    return [
+        Work(f"{prefix}-{number}", "generate", said(f"work {number}"), read, Generation.failed)
+        for number in range(count)
+    ]
+
+
+def said(text: str) -> Exchange:
+    return Exchange((Message("user", text),), max_tokens=100)
+
+
+def send(
+    server: Server,
+    asked: Sequence[Work[Generation]],
+    ledger: Ledger,
+    *,
+    origin: Origin = ORIGIN,
+    prices: PriceTable = PRICES,
+    budget: Decimal | None = None,
+    pace: Pace | None = None,
+    listener: Any = None,
+    **settings: Any,
+) -> list[Outcome[Generation]]:
+    endpoint = Endpoint(**{"base_url": "http://127.0.0.1:9/v1", "concurrency": 8, **settings})
+    return run(
+        asked,
+        lambda: PlayedClient(server),
+        endpoint=endpoint,
+        origin=origin,
+        ledger=ledger,
+        prices=prices,
+        budget=Budget(budget),
+        from_entry=lambda entry: reply_of(entry, Generation),
+        pace=pace or Pace(endpoint.concurrency, endpoint.requests_per_minute, endpoint.tokens_per_minute),
+        listener=listener,
+    )
+
+
+def states(outcomes: Sequence[Outcome[Generation]]) -> list[str]:
+    return [outcome.reply.state.value for outcome in outcomes]
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with Ledger(tmp_path / "ledger.sqlite") as opened:
+        yield opened
+
+
+@pytest.fixture
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits of milliseconds, for tests that fail a thousand times."""
+    monkeypatch.setattr(chains, "_BACKOFF_S", 0.002)
+    monkeypatch.setattr(limits, "_OWN_PAUSE_S", 0.002)
+
+
+@pytest.fixture(scope="module")
+def shared_ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
+    with Ledger(tmp_path_factory.mktemp("shared") / "ledger.sqlite") as opened:
+        yield opened
+
+
+# Results
+
+
+def test_outcomes_come_in_the_order_of_the_works_whatever_the_replies_do(ledger: Ledger) -> None:
+    server = Server({number: [Act(seconds=0.01 * (number % 7))] for number in range(40)})
+    outcomes = send(server, works(40), ledger)
+    assert [outcome.reply.text for outcome in outcomes] == [f"text {number}" for number in range(40)]
+    assert [outcome.entry.state for outcome in outcomes if outcome.entry] == ["ok"] * 40
+    assert server.closed == 1
+
+
+def test_nothing_to_send_needs_no_client(ledger: Ledger) -> None:
+    server = Server()
+    assert send(server, [], ledger) == []
+    assert server.closed == 0
+
+
+def test_a_row_is_in_the_ledger_for_every_outcome(ledger: Ledger) -> None:
+    asked = works(300)  # more than one group of claims
+    outcomes = send(Server(), asked, ledger)
+    answers = ledger.answers(work.key for work in asked)
+    assert [reply_of(answers[work.key], Generation) for work in asked] == [outcome.reply for outcome in outcomes]
+    assert ledger.claim(work.key for work in asked) == {work.key for work in asked}  # all were given back
+
+
+def test_works_of_one_key_are_sent_once_and_share_the_outcome(ledger: Ledger) -> None:
+    server = Server()
+    asked = works(2)
+    tallies: list[Tally] = []
+    outcomes = send(server, [asked[0], asked[1], asked[0]], ledger, listener=tallies.append)
+    assert [outcome.reply.text for outcome in outcomes] == ["text 0", "text 1", "text 0"]
+    assert server.sent() == 2
+    assert (tallies[-1].done, tallies[-1].total) == (3, 3)
+
+
+def test_it_works_inside_a_running_event_loop(ledger: Ledger) -> None:
+    async def main() -> list[Outcome[Generation]]:
+        return send(Server(), works(3), ledger)
+
+    assert states(asyncio.run(main())) == ["ok"] * 3
+
+
+def test_a_client_that_cannot_be_made_is_told_to_the_caller(ledger: Ledger) -> None:
+    def no_key() -> PlayedClient:
+        raise OperationalError("endpoint local: no key; set the environment variable LOCAL_KEY")
+
+    with pytest.raises(OperationalError, match="LOCAL_KEY"):
+        run(
+            works(1), no_key, endpoint=Endpoint(), origin=ORIGIN, ledger=ledger, prices=PRICES, budget=Budget(None),
+            from_entry=lambda entry: reply_of(entry, Generation), pace=Pace(1),
+        )  # fmt: skip
+
+
+# Chains
+
+
+OK, PARSE, CUT = Act(), Act("parse_error"), Act("truncated")
+BUSY, ACCIDENT, DROPPED = (
+    fails(trouble, retry_after=0.01) for trouble in (Trouble.BUSY, Trouble.TRANSIENT, Trouble.DROPPED)
+)
+REJECTED = fails(Trouble.REJECTED, status=400)
+
+
+@pytest.mark.parametrize(
+    ("acts", "rows", "ended"),
+    [
+        ([OK], "ok", "ok"),
+        ([Act("refused")], "refused", "refused"),
+        ([Act("filtered")], "filtered", "filtered"),
+        ([PARSE, OK], "parse_error ok", "ok"),
+        ([PARSE, PARSE], "parse_error parse_error", "parse_error"),
+        ([CUT, OK], "truncated ok", "ok"),
+        ([CUT, CUT], "truncated truncated", "truncated"),
+        ([BUSY, BUSY, OK], "transport_error transport_error ok", "ok"),
+        ([BUSY, ACCIDENT, BUSY], "transport_error transport_error transport_error", "transport_error"),
+        ([DROPPED, DROPPED, DROPPED, OK], "transport_error transport_error transport_error ok", "ok"),
+        ([REJECTED], "transport_error", "transport_error"),
+    ],
+)
+def test_every_attempt_is_a_row_and_the_last_one_is_final(
+    shared_ledger: Ledger, quick_retries: None, acts: list[Act], rows: str, ended: str
+) -> None:
+    asked = works(1)
+    (outcome,) = send(Server({0: list(acts)}), asked, shared_ledger, max_attempts=3)
+    history = shared_ledger.history(asked[0].key)
+    assert [row.state for row in history] == rows.split()
+    assert [row.attempt for row in history] == list(range(1, len(history) + 1))
+    assert [row.final for row in history] == [False] * (len(history) - 1) + [True]
+    assert outcome.reply.state == ended
+    assert outcome.reply.detail == (None if ended == "ok" else history[-1].detail)
+
+
+def test_a_chain_that_was_cut_off_goes_on_at_its_repair(ledger: Ledger) -> None:
+    asked = works(1)
+    whole = send(Server({0: [PARSE, OK]}), asked, ledger)
+    history = ledger.history(asked[0].key)
+    again = [Work("again", work.role, work.exchange, work.read, work.failed) for work in asked]
+    cut = {"key": "again", "session": "killed"}
+    ledger.append([_replace(history[0], **cut)])
+    server = Server()
+    (outcome,) = send(server, again, ledger)
+    assert outcome.reply == whole[0].reply
+    assert server.sent() == 1
+    resumed = ledger.history("again")[-1]
+    assert (resumed.attempt, resumed.request) == (2, history[1].request)
+
+
+def _replace(entry: Any, **changes: Any) -> Any:
+    return type(entry)(**{name: getattr(entry, name) for name in entry.__slots__} | changes)
+
+
+def test_an_answer_that_came_meanwhile_is_used_unless_the_run_is_fresh(ledger: Ledger) -> None:
+    asked = works(1)
+    send(Server(), asked, ledger)
+    server = Server()
+    (outcome,) = send(server, asked, ledger)
+    assert (outcome.reply.text, server.sent()) == ("text 0", 0)
+    send(server, asked, ledger, origin=Origin("another", "run", "local", "local/m", fresh=True))
+    assert server.sent() == 1
+
+
+# The schedule
+
+
+def test_a_retry_that_waits_holds_no_place(ledger: Ledger) -> None:
+    server = Server({0: [fails(Trouble.TRANSIENT, retry_after=0.6)]}, usual=Act(seconds=0.01))
+    outcomes = send(server, works(10), ledger, concurrency=1)
+    assert states(outcomes) == ["ok"] * 10
+    assert [number for _, number in server.starts] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0]
+    assert server.most_in_flight == 1
+
+
+def test_a_call_that_was_begun_is_brought_to_an_end_before_others_begin(ledger: Ledger) -> None:
+    server = Server({0: [PARSE]}, usual=Act(seconds=0.05))
+    send(server, works(6), ledger, concurrency=1)
+    assert server.starts[2][1] == 0  # one call had its turn while the first row went to the disk
+
+
+def test_retry_after_is_honoured(ledger: Ledger) -> None:
+    server = Server({0: [fails(Trouble.BUSY, retry_after=0.7)]})
+    send(server, works(5), ledger, concurrency=1)
+    assert server.starts[1][0] - server.starts[0][0] >= 0.7  # and nobody else was sent meanwhile
+    assert server.starts[1][1] == 0
+
+
+def test_calls_per_minute_are_kept_to(ledger: Ledger) -> None:
+    server = Server()
+    outcomes = send(server, works(20), ledger, requests_per_minute=5, deadline_s=0.5)
+    assert server.sent() == 5
+    assert sorted(states(outcomes)) == ["ok"] * 5 + ["transport_error"] * 15
+
+
+def test_two_runs_on_one_model_keep_to_one_limit(tmp_path: Path) -> None:
+    server = Server(usual=Act(seconds=0.01))
+    pace = Pace(3)
+    results: dict[int, list[str]] = {}
+
+    def go(index: int) -> None:
+        with Ledger(tmp_path / "ledger.sqlite") as ledger:
+            results[index] = states(send(server, works(30), ledger, pace=pace))
+
+    threads = [threading.Thread(target=go, args=(index,)) for index in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == {0: ["ok"] * 30, 1: ["ok"] * 30}
+    assert server.most_in_flight == 3
+
+
+def test_a_client_that_hangs_is_given_up(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "_GUARD_S", 0.1)
+    server = Server({0: [Act(seconds=60)]})
+    asked = works(2)
+    began = time.monotonic()
+    assert states(send(server, asked, ledger, timeout_s=0.2)) == ["ok", "ok"]
+    assert time.monotonic() - began < 3
+    first = ledger.history(asked[0].key)[0]
+    assert (first.state, first.usd, first.detail) == ("transport_error", None, "local/m: no reply within 0.2 s")
+
+
+def test_after_the_deadline_no_call_starts(ledger: Ledger) -> None:
+    server = Server(usual=Act(seconds=0.2))
+    began = time.monotonic()
+    outcomes = send(server, works(20), ledger, concurrency=1, deadline_s=0.5)
+    assert time.monotonic() - began < 2
+    assert all(started - began < 0.6 for started, _ in server.starts)
+    done = server.sent()
+    assert states(outcomes) == ["ok"] * done + ["transport_error"] * (20 - done)
+    assert outcomes[-1].entry is None
+    assert outcomes[-1].reply.detail == "the deadline of 0.5 s passed before this call"
+
+
+def test_a_retry_that_would_come_after_the_deadline_is_not_waited_for(ledger: Ledger) -> None:
+    server = Server({0: [fails(Trouble.BUSY, retry_after=60)]})
+    began = time.monotonic()
+    (outcome,) = send(server, works(1), ledger, deadline_s=5)
+    assert time.monotonic() - began < 2
+    assert outcome.entry is not None
+    assert outcome.entry.final
+    assert outcome.reply.state is State.TRANSPORT_ERROR
+
+
+# What ends a run
+
+
+def test_a_fatal_error_stops_the_run_within_seconds_and_what_was_in_flight_is_kept(ledger: Ledger) -> None:
+    acts = {0: [fails(Trouble.FATAL, status=401)], 1: [Act(seconds=0.5)], 2: [Act(seconds=60)]}
+    server = Server(acts, usual=Act(seconds=0.2))
+    asked = works(100)
+    began = time.monotonic()
+    with pytest.raises(OperationalError, match="local/m: fatal"):
+        send(server, asked, ledger)
+    assert time.monotonic() - began < 4
+    assert server.sent() == 8  # those that started together with it
+    rows = {index: ledger.history(asked[index].key) for index in range(8)}
+    assert [(row.state, row.status, row.final) for row in rows[0]] == [("transport_error", 401, True)]
+    assert [row.state for row in rows[1]] == ["ok"]
+    assert [(row.state, row.final) for row in rows[2]] == [("transport_error", False)]
+    assert ledger.claim([asked[2].key]) == {asked[2].key}
+
+
+def test_an_endpoint_that_is_not_there_is_tried_twice(ledger: Ledger) -> None:
+    server = Server(usual=fails(Trouble.UNREACHABLE))
+    began = time.monotonic()
+    with pytest.raises(OperationalError, match="local/m: unreachable"):
+        send(server, works(100), ledger, concurrency=4)
+    assert 0.3 <= time.monotonic() - began < 3
+    assert server.sent() == 5
+
+
+def test_a_connection_that_is_lost_for_a_moment_costs_no_request(ledger: Ledger) -> None:
+    server = Server({3: [fails(Trouble.UNREACHABLE)] * 2}, usual=Act(seconds=0.01))
+    outcomes = send(server, works(8), ledger, concurrency=1, max_attempts=1)
+    assert states(outcomes) == ["ok"] * 8
+
+
+def test_a_provider_that_is_down_ends_the_run(ledger: Ledger) -> None:
+    server = Server(usual=fails(Trouble.TRANSIENT, 0.02, status=500))
+    with pytest.raises(OperationalError, match="local/m: given up.*20 requests.*local/m: transient"):
+        send(server, works(1000), ledger, max_attempts=1)
+    assert server.sent() < 100
+
+
+def test_a_few_requests_that_fail_are_outcomes(ledger: Ledger) -> None:
+    server = Server({number: [REJECTED] for number in range(0, 60, 2)})
+    assert Counter(states(send(server, works(60), ledger))) == {"ok": 30, "transport_error": 30}
+
+
+def test_a_ledger_that_cannot_be_written_ends_the_run_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    server = Server({5: [Act(seconds=60)]}, usual=Act(seconds=0.05))
+    with Ledger(path) as ledger:
+        connection = sqlite3.connect(path)
+        connection.execute("CREATE TRIGGER full BEFORE INSERT ON calls BEGIN SELECT * FROM no_such_table; END")
+        connection.commit()
+        connection.close()
+        began = time.monotonic()
+        with pytest.raises(OperationalError, match="the call ledger"):
+            send(server, works(100), ledger)
+        assert time.monotonic() - began < 5
+    assert server.sent() <= 16
+
+
+def test_a_bug_in_reading_comes_up_and_leaks_no_place(ledger: Ledger) -> None:
+    pace = Pace(4)
+    server = Server(usual=Act(seconds=0.01))
+    asked = works(20)
+
+    def broken(completion: Completion) -> Generation:
+        raise ZeroDivisionError
+
+    asked[3] = Work(asked[3].key, "generate", asked[3].exchange, broken, Generation.failed)
+    with pytest.raises(ZeroDivisionError):
+        send(server, asked, ledger, pace=pace)
+    assert states(send(server, works(20), ledger, pace=pace)) == ["ok"] * 20
+
+
+# Money
+
+
+def test_a_budget_is_never_crossed_and_what_is_done_stays_done(ledger: Ledger) -> None:
+    prices = PriceTable({"local/m": Price(input=Decimal(0), output=Decimal(10_000))})  # a cent per token
+    server = Server(usual=Act(seconds=0.01, output_tokens=50))  # 50 cents a call, a dollar at most
+    outcomes = send(server, works(20), ledger, prices=prices, budget=Decimal(3))
+    done = states(outcomes).count("ok")
+    assert done == server.sent() == 5  # after five calls, half a dollar is too little for another
+    assert Counter(states(outcomes)) == {"ok": 5, "budget_stopped": 15}
+    stopped = next(outcome for outcome in outcomes if outcome.reply.state is State.BUDGET_STOPPED)
+    assert stopped.entry is None
+    assert stopped.reply.detail == "the budget of $3 leaves no room for this call"
+
+
+def test_a_budget_without_a_price_makes_no_call(ledger: Ledger) -> None:
+    server = Server()
+    with pytest.raises(OperationalError, match="price of local/m is unknown"):
+        send(server, works(3), ledger, prices=PriceTable(), budget=Decimal(1))
+    assert server.sent() == 0
+
+
+def test_unknown_prices_are_unknown(ledger: Ledger) -> None:
+    tallies: list[Tally] = []
+    (outcome,) = send(Server(), works(1), ledger, prices=PriceTable(), listener=tallies.append)
+    assert outcome.entry is not None
+    assert outcome.entry.usd is None
+    assert (tallies[-1].unpriced, tallies[-1].usd) == (1, 0)
+
+
+faults = st.sampled_from(["busy", "transient", "dropped", "billed"])
+acts = st.builds(
+    lambda says, fault, seconds, tokens: (
+        Act(says, seconds, output_tokens=tokens)
+        if fault is None
+        else fails(
+            Trouble.TRANSIENT if fault == "billed" else Trouble(fault),
+            seconds,
+            retry_after=0.0 if fault == "busy" else 0.001,
+            may_be_billed=fault == "billed",
+        )
+    ),
+    st.sampled_from(["ok", "ok", "ok", "parse_error", "truncated", "refused"]),
+    st.one_of(st.none(), faults),
+    st.sampled_from([0.0, 0.001, 0.004]),
+    st.integers(0, 100),
+)
+scripts = st.lists(st.lists(acts, max_size=5), min_size=1, max_size=12)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(script=scripts, limit=st.decimals(0, 12, places=2), concurrency=st.integers(1, 12))
+def test_whatever_happens_no_more_is_billed_than_the_budget_allows(
+    shared_ledger: Ledger, quick_retries: None, script: list[list[Act]], limit: Decimal, concurrency: int
+) -> None:
+    prices = PriceTable({"local/m": Price(input=Decimal(0), output=Decimal(10_000))})
+    billed = Decimal(0)
+
+    class Billing(PlayedClient):
+        async def send(self, exchange: Exchange) -> Completion:
+            nonlocal billed
+            try:
+                completion = await super().send(exchange)
+            except CallFailed as error:
+                if error.may_be_billed:  # the dearest that can have happened
+                    billed += exchange.max_tokens * Decimal("0.01")
+                raise
+            assert completion.usage.output_tokens is not None
+            billed += completion.usage.output_tokens * Decimal("0.01")
+            return completion
+
+    budget = Budget(limit)
+    server = Server({number: list(acts) for number, acts in enumerate(script)})
+    run(
+        works(len(script)),
+        lambda: Billing(server),
+        endpoint=Endpoint(base_url="http://127.0.0.1:9/v1", max_attempts=3),
+        origin=ORIGIN,
+        ledger=shared_ledger,
+        prices=prices,
+        budget=budget,
+        from_entry=lambda entry: reply_of(entry, Generation),
+        pace=Pace(concurrency),
+    )
+    assert billed <= limit
+    assert budget.spent == billed
+    assert budget.reserved == 0
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(script=scripts, concurrency=st.integers(1, 12))
+def test_whatever_happens_each_work_ends_once_and_no_answer_is_paid_twice(
+    shared_ledger: Ledger, quick_retries: None, script: list[list[Act]], concurrency: int
+) -> None:
+    server = Server({number: list(acts) for number, acts in enumerate(script)})
+    asked = works(len(script))
+    tallies: list[Tally] = []
+    outcomes = send(server, asked, shared_ledger, pace=Pace(concurrency), max_attempts=3, listener=tallies.append)
+    assert len(outcomes) == len(asked)
+    assert max(server.answered.values(), default=0) <= 1
+    assert server.most_in_flight <= concurrency
+    rows = [shared_ledger.history(work.key) for work in asked]
+    for history, outcome in zip(rows, outcomes, strict=True):
+        assert [row.final for row in history] == [False] * (len(history) - 1) + [True]
+        assert outcome.entry == history[-1]
+        assert outcome.reply == reply_of(history[-1], Generation)
+    assert server.sent() == sum(map(len, rows)) == tallies[-1].attempts
+    assert tallies[-1].done == len(asked)
+    assert tallies[-1].states == Counter(states(outcomes))
+
+
+# Several processes on one ledger
+
+
+def test_of_two_who_want_the_same_calls_each_is_paid_once(tmp_path: Path) -> None:
+    server = Server(usual=Act(seconds=0.01))
+    path = tmp_path / "ledger.sqlite"
+    Ledger(path).close()
+    results: dict[int, list[Outcome[Generation]]] = {}
+
+    def go(index: int) -> None:
+        with Ledger(path) as ledger:
+            asked = works(400, keys="common")
+            results[index] = send(server, asked if index else asked[::-1], ledger)
+
+    threads = [threading.Thread(target=go, args=(index,)) for index in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert server.sent() == 400
+    texts = [f"text {number}" for number in range(400)]
+    assert [outcome.reply.text for outcome in results[1]] == texts
+    assert [outcome.reply.text for outcome in results[0]] == texts[::-1]
+
+
+def test_a_key_that_was_let_go_without_an_answer_is_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    asked = works(3)
+    other = Ledger(path)
+    other.claim([asked[1].key])
+    threading.Timer(0.5, other.close).start()
+    server = Server()
+    with Ledger(path) as ledger:
+        assert states(send(server, asked, ledger)) == ["ok"] * 3
+    assert server.sent() == 3
+
+
+def test_keys_of_others_are_not_waited_for_beyond_the_deadline(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    asked = works(2)
+    with Ledger(path) as other, Ledger(path) as ledger:
+        other.claim([asked[1].key])
+        began = time.monotonic()
+        outcomes = send(Server(), asked, ledger, deadline_s=1.3)
+        assert time.monotonic() - began < 3
+    assert states(outcomes) == ["ok", "transport_error"]
+
+
+# Progress
+
+
+def test_listeners_hear_of_a_run_now_and_then_and_at_its_end(ledger: Ledger) -> None:
+    server = Server({0: [BUSY]}, usual=Act(seconds=0.02))
+    heard: list[Tally] = []
+    watched: list[Tally] = []
+    began = time.monotonic()
+    with watching(watched.append):
+        send(server, works(100), ledger, listener=heard.append, concurrency=4)
+    elapsed = time.monotonic() - began
+    assert len(heard) <= elapsed * 10 + 2
+    assert [tally.done for tally in heard] == sorted(tally.done for tally in heard)
+    last = heard[-1]
+    assert last == watched[-1]
+    assert last.finished
+    assert (last.done, last.total, last.attempts, last.states) == (100, 100, 101, {"ok": 100})
+    assert (last.input_tokens, last.output_tokens, last.usd, last.unpriced) == (2000, 1000, 0, 0)
+    assert (last.in_flight, last.title) == (0, "local/m")
+
+
+def test_an_exception_in_the_waiting_thread_waits_for_the_calls_in_flight(ledger: Ledger) -> None:
+    class Enough(BaseException):
+        pass
+
+    def listener(tally: Tally) -> None:
+        if tally.in_flight and not tally.stopping:
+            raise Enough
+
+    server = Server(usual=Act(seconds=0.5))
+    asked = works(50)
+    with pytest.raises(Enough):
+        send(server, asked, ledger, listener=listener, concurrency=4)
+    assert server.sent() == 4
+    assert len(ledger.answers(work.key for work in asked)) == 4
+
+
+# Interrupts, as they come in earnest: a signal to a process that waits for calls.
+
+PROGRAM = """
+import asyncio, sys
+from decimal import Decimal
+from radar_dagster.models.budget import Budget
+from radar_dagster.models.driver import Origin, Work, run
+from radar_dagster.models.endpoints import Endpoint
+from radar_dagster.models.exchange import Completion, Exchange, Message, Stop
+from radar_dagster.models.ledger import Ledger
+from radar_dagster.models.prices import PriceTable
+from radar_dagster.models.records import reply_of
+from radar_dagster.models.replies import Generation, State
+
+class Client:
+    async def send(self, exchange):
+        print("sent", flush=True)
+        await asyncio.sleep(float(sys.argv[2]))
+        return Completion("text", Stop.END, {})
+
+    async def close(self):
+        print("closed", flush=True)
+
+def read(completion):
+    return Generation(state=State.OK, text=completion.text)
+
+exchange = Exchange((Message("user", "Do it."),), 10)
+works = [Work(f"k{number}", "generate", exchange, read, Generation.failed) for number in range(50)]
+try:
+    run(works, Client, endpoint=Endpoint(base_url="http://127.0.0.1:9", concurrency=4),
+        origin=Origin("s", "r", "local", "local/m"), ledger=Ledger(sys.argv[1]), prices=PriceTable(),
+        budget=Budget(None), from_entry=lambda entry: reply_of(entry, Generation))
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def interrupted_run(path: Path, seconds: float, pauses: Sequence[float]) -> list[str]:
+    """The lines of a program whose calls take `seconds`, interrupted after the first and again after each pause."""
+    command = [sys.executable, "-c", textwrap.dedent(PROGRAM), str(path), str(seconds)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        lines = [program.stdout.readline().strip() for _ in range(4)]
+        time.sleep(0.2)
+        program.send_signal(signal.SIGINT)
+        for pause in pauses:
+            time.sleep(pause)
+            program.send_signal(signal.SIGINT)
+        return lines + program.stdout.read().split()
+
+
+@pytest.mark.slow
+def test_an_interrupt_lets_the_calls_in_flight_end_and_be_kept(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    assert interrupted_run(path, 1.5, []) == ["sent"] * 4 + ["closed", "interrupted"]
+    with Ledger(path) as ledger:
+        assert len(ledger.answers(f"k{number}" for number in range(50))) == 4
+
+
+@pytest.mark.slow
+def test_a_second_interrupt_ends_the_wait(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    began = time.monotonic()
+    assert interrupted_run(path, 60, [0.5]) == ["sent"] * 4 + ["closed", "interrupted"]
+    assert time.monotonic() - began < 20
+    with Ledger(path) as ledger:
+        rows = [row for number in range(50) for row in ledger.history(f"k{number}")]
+        assert [(row.state, row.final) for row in rows] == [("transport_error", False)] * 4
+        assert len(ledger.claim(f"k{number}" for number in range(50))) == 50
