@@ -1,0 +1,231 @@
+"""The desk at which batches are handed in and fetched: every step is noted in the ledger, bad moments are waited out.
+
+Here: one batch between the ledger and its provider. Not here: which calls go into one and what follows from their
+results (`batch.py`), how a provider does batches (`providers/`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from radar_dagster.errors import OperationalError
+from radar_dagster.models.background import Unbroken
+from radar_dagster.models.batch_items import Call, Kept, Parcel
+from radar_dagster.models.chains import Origin
+from radar_dagster.models.clients import BatchStatus, Client
+from radar_dagster.models.endpoints import Endpoint
+from radar_dagster.models.exchange import CallFailed, Completion, Trouble
+from radar_dagster.models.ledger import Batch, BatchItem, Entry, Ledger
+from radar_dagster.models.limits import LONGEST_PAUSE_S
+
+T = TypeVar("T")
+
+Result = Completion | CallFailed
+
+#: An endpoint that answers nothing of use for so long ends the run; the batches stay where they are.
+PATIENCE_S = 3_600.0
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 120.0
+#: A listing may lag behind: a batch that is not in it is looked for again after so many seconds each.
+_LOOKS_S = (0.0, 1.0, 3.0, 6.0)
+#: After so many seconds it lags no more.
+_LAGS_S = 120.0
+
+
+class Desk:
+    """One model's desk; to be used in one event loop.
+
+    OperationalError whenever there is no sense in going on: a refusal that would hold for every batch, an endpoint that
+    has been gone for an hour.
+    """
+
+    def __init__(
+        self, client: Client, endpoint: Endpoint, origin: Origin, ledger: Ledger, recipes: Mapping[str, str]
+    ) -> None:
+        #: Steps that come to their end even if the run is stopped meanwhile.
+        self.unbroken = Unbroken()
+        self._client = client
+        self._endpoint = endpoint
+        self._origin = origin
+        self._ledger = ledger
+        self._recipes = recipes
+        self._turn = asyncio.Lock()
+        self._reached = False
+        #: The provider's ids of batches that have been met: a batch that is looked for is none of them.
+        self.known: set[str] = set()
+
+    # Handing in.
+
+    async def hand_in(self, parcel: Parcel[Any]) -> bool:
+        """Note a batch and hand it in; false when its calls must be noted anew, since they would say something else.
+
+        Its claim must be held. When this fails, the batch stays open in the ledger if it may have arrived.
+        """
+        async with self._turn:  # one after the other: each is a large upload
+            dropped = self._client.dropped
+            for call in parcel.calls.values():
+                call.sent = self._client.parameters(call.chain.exchange)
+            await self.unbroken.run(asyncio.to_thread(self._note, parcel))
+            patience = _Patience()
+            try:
+                while self._client.dropped == dropped:
+                    if await self._try_to_hand_in(parcel, patience):
+                        return True
+            except OperationalError:
+                if not parcel.may_be_there:
+                    await self.abandon(parcel)
+                raise
+            return False
+
+    async def _try_to_hand_in(self, parcel: Parcel[Any], patience: _Patience) -> bool:
+        try:
+            await self.unbroken.run(self._submit(parcel))
+        except CallFailed as error:
+            parcel.may_be_there = parcel.may_be_there or _may_have_arrived(error)
+            await self._bear(error, patience)
+            return parcel.may_be_there and await self.find(parcel)
+        self._reached = True
+        return True
+
+    async def _submit(self, parcel: Parcel[Any]) -> None:
+        items = [(name, call.chain.exchange) for name, call in parcel.calls.items()]
+        await self._note_id(parcel, await self._client.submit_batch(items, parcel.token))
+
+    def _note(self, parcel: Parcel[Any]) -> None:
+        items = [
+            BatchItem(custom_id=name, key=call.key, request=self._kept(call).to_json())
+            for name, call in parcel.calls.items()
+        ]
+        batch = Batch(
+            token=parcel.token,
+            endpoint=self._origin.endpoint,
+            model=self._origin.model,
+            session=self._origin.session,
+            created=parcel.created,
+            items=tuple(items),
+        )
+        self._ledger.record_batch(batch)
+
+    def _kept(self, call: Call[Any]) -> Kept:
+        exchange, recipe = call.chain.exchange, self._recipes.get(call.key)
+        return Kept(call.chain.attempt + 1, exchange.messages, exchange.max_tokens, call.sent, recipe)
+
+    async def _note_id(self, parcel: Parcel[Any], provider_id: str) -> None:
+        parcel.provider_id, parcel.may_be_there = provider_id, True
+        self.known.add(provider_id)
+        await asyncio.to_thread(self._ledger.batch_submitted, parcel.token, provider_id)
+
+    async def find(self, parcel: Parcel[Any]) -> bool:
+        """Look for a batch whose id was never noted; whether the provider has it."""
+        is_old = time.time() - parcel.created > _LAGS_S
+        for seconds in _LOOKS_S[:1] if is_old else _LOOKS_S:
+            await asyncio.sleep(min(seconds, self._endpoint.batch_poll_s))
+            ids = parcel.calls.keys()
+            look = partial(self._client.find_batch, parcel.token, parcel.created, ids, self.known)
+            found = await self._ask(look, parcel)
+            if found is not None:
+                parcel.taken_up = True
+                await self.unbroken.run(self._note_id(parcel, found))
+                return True
+        return False
+
+    # Fetching.
+
+    async def ended(self, parcel: Parcel[Any]) -> BatchStatus:
+        """Wait until a batch runs no more, and note meanwhile how much of it is done."""
+        assert parcel.provider_id is not None
+        while True:
+            status = await self._ask(partial(self._client.poll_batch, parcel.provider_id), parcel)
+            parcel.done = status.done
+            if status.state != "running":
+                return status
+            await asyncio.sleep(self._endpoint.batch_poll_s)
+
+    async def results(self, parcel: Parcel[Any]) -> Mapping[str, Result]:
+        """The results of a batch that has ended, by our ids; of several for one call the first."""
+        found: dict[str, Result] = {}
+
+        async def read() -> None:
+            assert parcel.provider_id is not None
+            async for name, result in self._client.batch_results(parcel.provider_id):
+                found.setdefault(name, result)
+
+        await self._ask(read, parcel)
+        return found
+
+    # Closing.
+
+    async def store(self, parcel: Parcel[Any], entries: Sequence[Entry]) -> bool:
+        """Close a batch with the rows of its results, all or none; false when another process has closed it."""
+        return await self._close(parcel, partial(self._ledger.append, entries, closes=parcel.token))
+
+    async def abandon(self, parcel: Parcel[Any]) -> bool:
+        """Close a batch that will have no results; false when another process has closed it."""
+        return await self._close(parcel, partial(self._ledger.abandon_batch, parcel.token))
+
+    async def _close(self, parcel: Parcel[Any], how: Callable[[], bool]) -> bool:
+        async def close() -> bool:
+            closed = await asyncio.to_thread(how)
+            parcel.is_open = False
+            return closed
+
+        return await self.unbroken.run(close())
+
+    # An endpoint that does not answer.
+
+    async def _ask(self, what: Callable[[], Awaitable[T]], parcel: Parcel[Any]) -> T:
+        """Ask until there is an answer."""
+        patience = _Patience()
+        while True:
+            try:
+                answer = await what()
+            except CallFailed as error:
+                if error.status == 404 and parcel.provider_id is not None:
+                    raise _gone(error, parcel.provider_id) from None
+                await self._bear(error, patience)
+            else:
+                self._reached = True
+                return answer
+
+    async def _bear(self, error: CallFailed, patience: _Patience) -> None:
+        """Wait until the next try; OperationalError when there is no sense in one."""
+        if error.trouble in (Trouble.FATAL, Trouble.REJECTED):
+            raise OperationalError(error.message)
+        if error.trouble is Trouble.UNREACHABLE and not self._reached and patience.failures:
+            raise OperationalError(error.message)
+        now = asyncio.get_running_loop().time()
+        await asyncio.sleep(patience.wait(error, now, min(_FIRST_WAIT_S, self._endpoint.batch_poll_s)))
+
+
+@dataclass(slots=True)
+class _Patience:
+    """How long to wait between tries of something that fails time and again."""
+
+    since: float | None = None
+    failures: int = 0
+
+    def wait(self, error: CallFailed, now: float, first_s: float) -> float:
+        """Seconds until the next try; OperationalError when it has failed for too long."""
+        self.since = now if self.since is None else self.since
+        self.failures += 1
+        if now - self.since >= PATIENCE_S:
+            raise OperationalError(f"{error.message}; so it has been for {(now - self.since) / 60:.0f} minutes")
+        wait = min(_LONGEST_WAIT_S, first_s * 2.0 ** (self.failures - 1))
+        return max(wait, min(error.retry_after or 0.0, LONGEST_PAUSE_S))
+
+
+def _may_have_arrived(error: CallFailed) -> bool:
+    """Whether what was handed in may be with the provider although there was no good answer."""
+    is_gateway = error.trouble is Trouble.BUSY and error.status != 429
+    return error.may_be_billed or error.trouble is Trouble.TRANSIENT or is_gateway
+
+
+def _gone(error: CallFailed, provider_id: str) -> OperationalError:
+    return OperationalError(
+        f"{error.message}; batch {provider_id} can be read with the key with which it was handed in; "
+        "if it is gone, set `mode: live` for a run, which asks for its calls anew"
+    )
