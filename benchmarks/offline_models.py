@@ -21,6 +21,7 @@ from radar_dagster.models.naming import ModelSpec
 from radar_dagster.models.providers.offline.aspects import profile
 from radar_dagster.models.providers.offline.features import features
 from radar_dagster.models.providers.offline.measures import measure
+from radar_dagster.models.settings import DoorSettings
 from radar_dagster.models.stages import judge_probes, make_probes
 from radar_dagster.rubric.loading import benchmark_path, load_rubric, shipped_benchmarks
 from radar_dagster.rubric.model import Rubric
@@ -32,7 +33,9 @@ PROBES = 3
 
 def offline_door() -> Door:
     """A door to the two default models."""
-    return Door({"editor": ModelSpec(model="offline/editor"), "reader": ModelSpec(model="offline/reader")})
+    return Door(
+        DoorSettings(models={"editor": ModelSpec(model="offline/editor"), "reader": ModelSpec(model="offline/reader")})
+    )
 
 
 def score_frame(rubric: Rubric, probes: int = PROBES) -> pd.DataFrame:

@@ -9,12 +9,16 @@ import os
 import re
 from pathlib import Path
 from typing import Annotated, Any, Self
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from radar_dagster.errors import BadInputError
-from radar_dagster.models.naming import ModelSpec
+from radar_dagster.models.endpoints import Endpoint
+from radar_dagster.models.naming import PROGRAMMATIC, ModelSpec
+from radar_dagster.models.prices import Price
+from radar_dagster.models.settings import LEDGER_VARIABLE, DoorSettings
 from radar_dagster.rubric.loading import (
     benchmark_path,
     load_rubric,
@@ -95,6 +99,14 @@ class Workspace(_Section):
     generators: tuple[Slug, ...] = ("editor",)
     verifiers: tuple[Slug, ...] = ("reader",)
     allow_self_pairs: bool = False
+    #: name -> where models named `name/…` are reached; `openai` and `anthropic` exist without an entry.
+    endpoints: dict[Slug, Endpoint] = Field(default_factory=dict)
+    #: `endpoint/model`, or a pattern of such -> USD per million tokens, in place of the price library's.
+    prices: dict[str, Price] = Field(default_factory=dict)
+    #: A file, or the URL of a PostgreSQL database; the environment variable RADAR_LEDGER comes first.
+    ledger: str = f"{IMPLICIT_FOLDER}/ledger.sqlite"
+    #: No run starts a call that could take it beyond this; no limit if absent.
+    budget_usd: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     audit: AuditSection = AuditSection()
     schedule: ScheduleSection = ScheduleSection()
     sensors: SensorSection = SensorSection()
@@ -130,6 +142,21 @@ class Workspace(_Section):
             raise ValueError(f"benchmark {twice[0]!r} is listed twice")
         return dict(entries)
 
+    @field_validator("endpoints")
+    @classmethod
+    def _names_of_their_own(cls, value: dict[str, Endpoint]) -> dict[str, Endpoint]:
+        taken = sorted(set(value) & set(PROGRAMMATIC))
+        if taken:
+            raise ValueError(f"the name {taken[0]!r} is taken: {taken[0]}/… are models without an endpoint")
+        return value
+
+    @field_validator("ledger")
+    @classmethod
+    def _no_password(cls, value: str) -> str:
+        if "://" in value and urlsplit(value).password:
+            raise ValueError(f"holds a password; keep it out of the file and set the variable {LEDGER_VARIABLE}")
+        return value
+
     @field_validator("models", mode="before")
     @classmethod
     def _model_shorthand(cls, value: Any) -> Any:
@@ -164,7 +191,7 @@ class Workspace(_Section):
             (generator, verifier)
             for generator in self.generators
             for verifier in self.verifiers
-            if self.allow_self_pairs or self.models[generator] != self.models[verifier]
+            if self.allow_self_pairs or self.models[generator].identity != self.models[verifier].identity
         ]
 
     def rubric(self, benchmark: str) -> Rubric:
@@ -194,6 +221,18 @@ class Workspace(_Section):
     def store_url(self) -> str:
         """The lake's root: an absolute path, or the URL (`s3://…`) as configured."""
         return self.store if "://" in self.store else str((self.root / self.store).resolve())
+
+    @property
+    def door(self) -> DoorSettings:
+        """What the door for model calls is opened with."""
+        return DoorSettings(
+            models=dict(self.models),
+            plugins=self.root,
+            endpoints=dict(self.endpoints),
+            prices=dict(self.prices),
+            ledger=self.ledger if "://" in self.ledger else str((self.root / self.ledger).resolve()),
+            budget_usd=self.budget_usd,
+        )
 
     @property
     def dagster_home(self) -> Path:

@@ -8,6 +8,7 @@ Not here: which cells are wanted, and what is said of them (`cli/audit.py`).
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,10 +22,12 @@ from radar_dagster.config import Workspace
 from radar_dagster.definitions import build_definitions
 from radar_dagster.errors import OperationalError
 from radar_dagster.lake import Lake
+from radar_dagster.models.door import Door
 from radar_dagster.models.replies import State
-from radar_dagster.models.requests import request_key
+from radar_dagster.models.requests import Request
 from radar_dagster.models.stages import judgement_requests, probe_requests
 from radar_dagster.partitions import BENCHMARK, GENERATOR, PAIR, Pair, multi_key
+from radar_dagster.resources.models import ModelsResource
 from radar_dagster.rubric.model import Rubric
 
 #: Told what starts now, in words.
@@ -108,7 +111,7 @@ class Runner:
         self.lake = Lake(workspace.store_url)
         self._instance = instance
         self._listener = listener
-        self._definitions = build_definitions(workspace)
+        self._new_session(fresh=False)
 
     def start_checks(self) -> None:
         """Let Great Expectations be imported, in its own process, while the audit runs; `check_data` asks it later."""
@@ -117,25 +120,37 @@ class Runner:
     def audit(self, benchmark: str, pairs: Iterable[Pair], *, fresh: bool = False) -> list[Cell]:
         """Audit a benchmark with each pair: rubric, probes of each generator, then scores to report of each pair.
 
-        Probes and scores that came of the same requests are used again unless `fresh`. Whether the models can serve the
+        What the ledger or the stored tables answer is used again unless `fresh`. Whether the models can serve the
         rubric is for the caller to ask first (`stages.check_models`). Raises OperationalError if a run failed for
-        another reason than a gate.
+        another reason than a gate, if no call got through, or if the budget, which holds for all runs of the audit
+        together, was spent.
         """
         pairs = list(pairs)
         self.start_checks()
-        self.write_probes(benchmark, list(dict.fromkeys(pair.generator for pair in pairs)), fresh=fresh)
+        self._new_session(fresh)
+        self._write_probes(benchmark, list(dict.fromkeys(pair.generator for pair in pairs)), fresh=fresh)
         return [self._cell(benchmark, pair, fresh=fresh) for pair in pairs]
 
     def write_probes(self, benchmark: str, generators: Sequence[str], *, fresh: bool = False) -> None:
         """Load the rubric and let each generator write its probes, unless they are there and current."""
+        self._new_session(fresh)
+        self._write_probes(benchmark, generators, fresh=fresh)
+
+    def _new_session(self, fresh: bool) -> None:
+        """All runs from here on have one budget, and one idea of what is fresh."""
+        models = ModelsResource.of(self.workspace, session=uuid.uuid4().hex, fresh=fresh)
+        self._definitions = build_definitions(self.workspace, {"models": models})
+
+    def _write_probes(self, benchmark: str, generators: Sequence[str], *, fresh: bool) -> None:
         rubric = self.workspace.rubric(benchmark)
         self.run_job(jobs.LOAD_RUBRICS, benchmark)
         for generator in generators:
-            if fresh or not self._has_probes(benchmark, rubric, generator):
-                self._listener(f"{benchmark}: {generator} writes the probes")
-                self.run_job(jobs.AUDIT_PROBES, _probes_key(benchmark, generator))
-            else:
+            if not fresh and self._has_probes(benchmark, rubric, generator):
                 self._listener(f"{benchmark}: the probes of {generator} are there and current")
+                continue
+            self._listener(f"{benchmark}: {generator} writes the probes")
+            self.run_job(jobs.AUDIT_PROBES, _probes_key(benchmark, generator))
+            self._require_calls("probes", **{BENCHMARK: benchmark, GENERATOR: generator})
 
     def report(self, benchmark: str, pair: Pair) -> Cell:
         """Compute the statistics and the report of a cell again, from the scores that exist. Gates are data here."""
@@ -154,33 +169,49 @@ class Runner:
         return failed
 
     def _has_probes(self, benchmark: str, rubric: Rubric, generator: str) -> bool:
-        dims = {BENCHMARK: benchmark, GENERATOR: generator}
-        if not self.lake.exists("probes", **dims):
-            return False
-        stored = self.lake.read("probes", **dims)
-        spec = self.workspace.models[generator]
-        wanted = [request_key(spec, request) for request in probe_requests(rubric, self.workspace.audit.probes)]
-        return bool((stored["state"] == State.OK).all()) and stored["call_key"].tolist() == wanted
+        requests = probe_requests(rubric, self.workspace.audit.probes)
+        return self._has("probes", generator, requests, **{BENCHMARK: benchmark, GENERATOR: generator})
 
     def _has_scores(self, benchmark: str, pair: Pair) -> bool:
-        dims = {BENCHMARK: benchmark, PAIR: pair.key}
-        if not self.lake.exists("scores", **dims):
-            return False
-        stored = self.lake.read("scores", **dims)
         probes = self.lake.read("probes", **{BENCHMARK: benchmark, GENERATOR: pair.generator})
-        spec = self.workspace.models[pair.verifier]
         requests = judgement_requests(self.workspace.rubric(benchmark), probes)
-        wanted = [request_key(spec, request) for request in requests]
-        return bool((stored["state"] == State.OK).all()) and stored["call_key"].tolist() == wanted
+        return self._has("scores", pair.verifier, requests, **{BENCHMARK: benchmark, PAIR: pair.key})
+
+    def _has(self, table: str, alias: str, requests: Sequence[Request], **dims: str) -> bool:
+        """Whether the stored table came of exactly these requests to this model, every one of them `ok`."""
+        if not self.lake.exists(table, **dims):
+            return False
+        stored = self.lake.read(table, **dims)
+        if not (stored["state"] == State.OK).all():
+            return False
+        with Door(self.workspace.door) as door:
+            return bool(stored["call_key"].tolist() == door.keys(alias, requests))
+
+    def _require_calls(self, table: str, **dims: str) -> None:
+        """OperationalError when the budget was spent before the calls of a table were made, or when none got through."""
+        rows = self.lake.read(table, **dims)
+        where = " ".join(dims.values())
+        stopped = int((rows["state"] == State.BUDGET_STOPPED).sum())
+        if stopped:
+            raise OperationalError(
+                f"the budget of ${self.workspace.budget_usd:g} was spent before {stopped:,} calls for the {table} of "
+                f"{where} were made; what is done is in the ledger: run the same command with a larger --budget"
+            )
+        called = rows[rows["state"] != State.NO_PROBE]
+        if len(called) and (called["state"] == State.TRANSPORT_ERROR).all():
+            raise OperationalError(
+                f"no call for the {table} of {where} got through; the last one: {called['detail'].iloc[-1]}"
+            )
 
     def _cell(self, benchmark: str, pair: Pair, *, fresh: bool) -> Cell:
+        key = multi_key(**{BENCHMARK: benchmark, PAIR: pair.key})
         if fresh or not self._has_scores(benchmark, pair):
             self._listener(f"{benchmark}: {pair.verifier} judges the probes of {pair.generator}")
-            job = jobs.AUDIT_PAIR
+            failed = self.run_job(jobs.AUDIT_PAIR, key)
+            self._require_calls("scores", **{BENCHMARK: benchmark, PAIR: pair.key})
         else:
             self._listener(f"{benchmark}: the scores of {pair.verifier} are there and current")
-            job = jobs.ANALYSE
-        failed = self.run_job(job, multi_key(**{BENCHMARK: benchmark, PAIR: pair.key}))
+            failed = self.run_job(jobs.ANALYSE, key)
         stopped_by = tuple(f"{check.asset}: {check.description}" for check in failed if check.blocking)
         if stopped_by:
             # The gate is data too: the page that says why nothing can be read is made in a run of its own.

@@ -13,6 +13,7 @@ from radar_dagster.config import Workspace
 from radar_dagster.errors import BadInputError
 from radar_dagster.jobs import FULL_AUDIT
 from radar_dagster.partitions import BENCHMARK, PAIR, Pair, multi_key
+from radar_dagster.resources.models import FRESH_TAG
 
 
 def production_pairs(workspace: Workspace) -> list[str]:
@@ -44,6 +45,7 @@ def _rejudge(workspace: Workspace) -> dg.ScheduleDefinition:
             for pair in production_pairs(workspace):
                 key = multi_key(**{BENCHMARK: benchmark, PAIR: pair})
                 tags = {"radar/benchmark": benchmark, "radar/pair": pair, "radar/reason": "schedule"}
+                tags |= {FRESH_TAG: "true"}  # the ledger's answers are those of the judge as it was
                 yield dg.RunRequest(run_key=f"{tick}:{key}", partition_key=key, tags=tags)
 
     return rejudge_production_pairs

@@ -33,7 +33,7 @@ RUBRIC = _schema(
 
 _CALL: dict[str, pa.DataType] = {
     "detail": _TEXT, "model": _TEXT, "rule_based": _BOOL, "parameters": _TEXT, "call_key": _TEXT,
-    "input_tokens": _INT, "output_tokens": _INT,
+    "input_tokens": _INT, "output_tokens": _INT, "usd": _FLOAT,
 }  # fmt: skip
 
 #: One row per probe, failures included; `rubric_version` is that of the rubric it was made from.
@@ -42,17 +42,18 @@ PROBES = _schema(
         "probe": _TEXT, "task": _TEXT, "target": _TEXT, "direction": _TEXT, "sample": _INT,
         "state": _TEXT, "text": _TEXT, "rubric_version": _TEXT, **_CALL,
     },
-    nullable="text detail input_tokens output_tokens",
+    nullable="text detail input_tokens output_tokens usd",
 )  # fmt: skip
 
-#: One row per probe × criterion, failures included; `p` is the score mapped onto [0, 1].
+#: One row per probe × criterion, failures included. `expected` is the expected level where a verifier's scores are read
+#: from token probabilities; `score` is then the most probable one. `p` maps `expected`, else `score`, onto [0, 1].
 SCORES = _schema(
     {
         "probe": _TEXT, "task": _TEXT, "target": _TEXT, "direction": _TEXT, "sample": _INT, "criterion": _TEXT,
-        "state": _TEXT, "score": _INT, "p": _FLOAT, "reasoning": _TEXT, "rationale": _TEXT,
+        "state": _TEXT, "score": _INT, "expected": _FLOAT, "p": _FLOAT, "reasoning": _TEXT, "rationale": _TEXT,
         "rubric_version": _TEXT, **_CALL,
     },
-    nullable="score p reasoning rationale detail call_key input_tokens output_tokens",
+    nullable="score expected p reasoning rationale detail call_key input_tokens output_tokens usd",
 )  # fmt: skip
 
 SELF_EFFECTS = _schema(

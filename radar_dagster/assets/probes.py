@@ -18,9 +18,10 @@ from radar_dagster.assets.common import (
     table_version,
 )
 from radar_dagster.config import Workspace
+from radar_dagster.models.progress import log_lines
 from radar_dagster.models.stages import make_probes
 from radar_dagster.partitions import BENCHMARK, GENERATOR, Partitions, dimensions
-from radar_dagster.resources.models import ModelsResource, log_progress
+from radar_dagster.resources.models import ModelsResource, call_metadata
 from radar_dagster.rubric.rows import rubric_from_frame
 
 #: Metadata of a probes partition: the version of the rubric that it was made from.
@@ -49,14 +50,15 @@ def probe_assets(workspace: Workspace, partitions: Partitions) -> list[dg.Assets
     ) -> dg.Output[pd.DataFrame]:
         dims = dimensions(context.partition_key, partitions.generator)
         loaded = rubric_from_frame(dims[BENCHMARK], rubric)
-        progress = log_progress(context.log, "probes")
-        frame = make_probes(loaded, models.door, dims[GENERATOR], workspace.audit.probes, progress)
-        metadata: dict[str, Any] = {
-            "model": models.door.spec(dims[GENERATOR]).model,
-            "probes": len(frame),
-            RUBRIC_VERSION: loaded.version,
-        }
-        metadata |= state_metadata(frame.rename(columns={"target": "criterion"}))
+        with models.door(context) as door:
+            frame = make_probes(loaded, door, dims[GENERATOR], workspace.audit.probes, log_lines(context.log.info))
+            metadata: dict[str, Any] = {
+                "model": door.spec(dims[GENERATOR]).model,
+                "probes": len(frame),
+                RUBRIC_VERSION: loaded.version,
+                **state_metadata(frame.rename(columns={"target": "criterion"})),
+                **call_metadata(door),
+            }
         return dg.Output(frame, metadata=metadata, data_version=table_version(frame, ["call_key", "state", "text"]))
 
     return [probes]

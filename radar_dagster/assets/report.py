@@ -19,7 +19,7 @@ from radar_dagster.assets.common import (
     table_columns,
 )
 from radar_dagster.config import AuditSection, Workspace
-from radar_dagster.models.naming import ModelSpec
+from radar_dagster.models.naming import PROGRAMMATIC, ModelSpec
 from radar_dagster.models.stages import require_version
 from radar_dagster.partitions import BENCHMARK, PAIR, Partitions, dimensions
 from radar_dagster.report.data import ReportData
@@ -82,7 +82,10 @@ def report_data(dims: Mapping[str, str], tables: Mapping[str, pd.DataFrame]) -> 
 
 def _model_of(calls: pd.DataFrame) -> ModelSpec:
     first = calls.iloc[0]
-    return ModelSpec(model=first["model"], options=json.loads(first["parameters"]))
+    named = ModelSpec(model=first["model"])
+    # What was sent to a hosted model is told call by call; to a programmatic one, its options are all there is.
+    programmatic = named.name.provider in PROGRAMMATIC
+    return named.model_copy(update={"options": json.loads(first["parameters"]) if programmatic else {}})
 
 
 def _settings_of(tables: Mapping[str, pd.DataFrame]) -> AuditSection:

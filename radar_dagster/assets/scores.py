@@ -19,9 +19,10 @@ from radar_dagster.assets.common import (
     table_version,
 )
 from radar_dagster.config import Workspace
+from radar_dagster.models.progress import log_lines
 from radar_dagster.models.stages import judge_probes
 from radar_dagster.partitions import BENCHMARK, PAIR, Partitions, dimensions, parse_pair
-from radar_dagster.resources.models import ModelsResource, log_progress
+from radar_dagster.resources.models import ModelsResource, call_metadata
 from radar_dagster.rubric.rows import rubric_from_frame
 
 
@@ -50,9 +51,16 @@ def score_assets(workspace: Workspace, partitions: Partitions) -> list[dg.Assets
         dims = dimensions(context.partition_key, partitions.pair)
         verifier = parse_pair(dims[PAIR]).verifier
         loaded = rubric_from_frame(dims[BENCHMARK], rubric)
-        frame = judge_probes(loaded, probes, models.door, verifier, log_progress(context.log, "scores"))
-        metadata = {"model": models.door.spec(verifier).model, "scores": len(frame), **state_metadata(frame)}
-        return dg.Output(frame, metadata=metadata, data_version=table_version(frame, ["call_key", "state", "score"]))
+        with models.door(context) as door:
+            frame = judge_probes(loaded, probes, door, verifier, log_lines(context.log.info))
+            metadata = {
+                "model": door.spec(verifier).model,
+                "scores": len(frame),
+                **state_metadata(frame),
+                **call_metadata(door),
+            }
+        version = table_version(frame, ["call_key", "state", "score", "expected"])
+        return dg.Output(frame, metadata=metadata, data_version=version)
 
     return [scores]
 

@@ -6,6 +6,7 @@ Here: what is run, shown and written. Not here: choosing workspace and models (`
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,12 @@ from radar_dagster.assets.report import PAGE, report_data
 from radar_dagster.cli import findings as shown
 from radar_dagster.cli import output
 from radar_dagster.cli.errors import INCONCLUSIVE, worst
+from radar_dagster.cli.plan import hosted_part
 from radar_dagster.cli.workspace import AuditOptions, Selection, select
 from radar_dagster.lake import Lake
 from radar_dagster.models.door import Door
 from radar_dagster.models.naming import ModelSpec
-from radar_dagster.models.stages import check_models
+from radar_dagster.models.stages import check_models, probe_requests
 from radar_dagster.partitions import BENCHMARK, GENERATOR, PAIR, Pair
 from radar_dagster.report.data import REPORT_TABLES, ReportData
 from radar_dagster.report.words import meaning, model_kind
@@ -28,7 +30,7 @@ from radar_dagster.runs import Cell, FailedCheck, Runner, exclusive, open_instan
 from radar_dagster.stats.states import state_rates
 
 
-def run(options: AuditOptions, *, fresh: bool, out: Path | None, as_json: bool) -> int:
+def run(options: AuditOptions, *, fresh: bool, yes: bool, out: Path | None, as_json: bool) -> int:
     """Audit each selected pair, show it, check the data, write; the exit code is the worst of the pairs' verdicts."""
     selection = select(options)
     if out is not None:
@@ -36,14 +38,19 @@ def run(options: AuditOptions, *, fresh: bool, out: Path | None, as_json: bool) 
     workspace = selection.workspace
     generators, verifiers = zip(*selection.pairs, strict=True)
     with output.results_only():
-        check_models(selection.rubric, Door(workspace.models, plugins=workspace.root), generators, verifiers)
+        door = Door(workspace.door)
+        check_models(selection.rubric, door, generators, verifiers)
+        for alias in dict.fromkeys([*generators, *verifiers]):
+            door.check_calls(alias)
+    if not yes:
+        _ask_before_spending(selection, door, fresh=fresh)
     selection.save()
     for sentence in selection.notes:
         output.note(sentence)
 
     with exclusive(workspace, selection.benchmark, output.on_stderr), open_instance(workspace) as instance:
         runner = Runner(workspace, instance, output.on_stderr)
-        with output.results_only():
+        with output.results_only(), output.progress():
             cells = runner.audit(selection.benchmark, [Pair(*pair) for pair in selection.pairs], fresh=fresh)
         results = [_Result(selection, runner.lake, cell) for cell in cells]
         if not as_json:
@@ -61,6 +68,25 @@ def run(options: AuditOptions, *, fresh: bool, out: Path | None, as_json: bool) 
     # Data that break an expectation carry no verdict, whatever the statistics made of them.
     broken = any(check.blocking for check in failed)
     return worst([result.findings.exit_code for result in results] + [INCONCLUSIVE] * broken)
+
+
+def _ask_before_spending(selection: Selection, door: Door, *, fresh: bool) -> None:
+    """On a terminal, have the person agree to calls that cost money; typer.Abort when they don't."""
+    calls, usd, models = hosted_part(selection)
+    if not models or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    import typer
+
+    there = 0
+    if not fresh:
+        requests = probe_requests(selection.rubric, selection.workspace.audit.probes)
+        there = sum(door.answered(generator, requests) for generator in dict(selection.pairs))
+    output.on_stderr(f"This audit makes {calls:,} calls to {', '.join(models)}, {output.about_usd(usd)} in all.")
+    if there:
+        output.on_stderr(f"{there:,} probes are in the ledger already and cost nothing; so are their scores, if any.")
+    if selection.workspace.budget_usd is not None:
+        output.on_stderr(f"It stops before it costs more than ${selection.workspace.budget_usd:g}.")
+    typer.confirm("Go on?", abort=True, err=True)
 
 
 def _about_all(selection: Selection, failed: Sequence[FailedCheck]) -> dict[str, Any]:

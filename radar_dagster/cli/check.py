@@ -12,8 +12,8 @@ from radar_dagster.cli import output
 from radar_dagster.cli.errors import BAD_INPUT, PASSED
 from radar_dagster.config import Workspace, current_workspace, workspace_file
 from radar_dagster.errors import RadarError
-from radar_dagster.models.door import Door, is_rule_based
-from radar_dagster.models.naming import ModelSpec
+from radar_dagster.models.door import Door
+from radar_dagster.models.naming import ModelSpec, is_rule_based
 from radar_dagster.models.providers import Generator, Verifier
 from radar_dagster.report.words import model_kind
 from radar_dagster.rubric.model import Rubric
@@ -70,7 +70,7 @@ def _benchmark_row(workspace: Workspace, name: str, rubric: Rubric | None) -> di
 
 def _check_models(workspace: Workspace, rubrics: Mapping[str, Rubric], errors: _Errors) -> list[dict[str, Any]]:
     """Whether every model can play its part on every rubric."""
-    door = Door(workspace.models, plugins=workspace.root)
+    door = Door(workspace.door)
     rows = []
     for alias, spec in workspace.models.items():
         generates, verifies = alias in workspace.generators, alias in workspace.verifiers

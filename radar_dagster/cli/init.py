@@ -22,12 +22,21 @@ benchmarks:
 # Models by a short alias (a-z, 0-9, dot, hyphen, underscore). A generator writes the probes, a verifier judges them;
 # every generator is paired with every verifier. A new verifier is one more line here, and its pairs use the probes that
 # exist. offline/editor and offline/reader follow fixed rules and need no key and no network; python/my_module:judge is
-# a function of your own, in my_module.py beside this file.
+# a function of your own, in my_module.py beside this file; openai/… and anthropic/… are hosted models, whose keys stay
+# in the environment (OPENAI_API_KEY, ANTHROPIC_API_KEY).
 generators:
   editor: offline/editor
 verifiers:
   reader: offline/reader
+  # haiku: anthropic/claude-haiku-4-5
+  # local: vllm/qwen3-8b        # a server of your own: see endpoints
 # allow_self_pairs: false       # a model that judges its own text
+
+# endpoints:                    # servers that speak OpenAI's or Anthropic's protocol; their models are vllm/…
+#   vllm: {base_url: "http://127.0.0.1:8000/v1"}
+# prices:                       # US dollars per million tokens, where the price list knows none or another
+#   vllm/*: {input: 0, output: 0}
+# budget_usd: 5                 # no audit starts a call that could take it beyond this
 
 audit:
   probes: 3                     # per task, criterion and direction; 5 for deployment, 20 for a publication

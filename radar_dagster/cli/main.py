@@ -60,6 +60,9 @@ Probes = Annotated[
     int | None,
     typer.Option("--probes", metavar="N", help="Probes per task, criterion and direction. [default: 3]"),
 ]
+Budget = Annotated[
+    float | None, typer.Option("--budget", metavar="USD", help="Start no call that could take the audit beyond this.")
+]
 Tasks = Annotated[
     str | None, typer.Option("--tasks", metavar="N|IDS", help="The first N tasks, or task ids with commas.")
 ]
@@ -109,7 +112,9 @@ def audit(
     tasks: Tasks = None,
     gate: Gate = None,
     policy: PolicyFile = None,
+    budget: Budget = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Make probes and scores again, whatever is stored.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before calls that cost money.")] = False,
     out: PageOut = None,
     as_json: Json = False,
 ) -> int:
@@ -117,8 +122,8 @@ def audit(
     from radar_dagster.cli import audit as command
     from radar_dagster.cli.workspace import AuditOptions
 
-    options = AuditOptions(rubric, generator or (), verifier or (), probes, tasks, gate, policy)
-    return command.run(options, fresh=fresh, out=out, as_json=as_json)
+    options = AuditOptions(rubric, generator or (), verifier or (), probes, tasks, gate, policy, budget)
+    return command.run(options, fresh=fresh, yes=yes, out=out, as_json=as_json)
 
 
 @app.command()
@@ -131,6 +136,7 @@ def plan(
     tasks: Tasks = None,
     gate: Gate = None,
     policy: PolicyFile = None,
+    budget: Budget = None,
     corpus: Annotated[
         int | None, typer.Option("--corpus", metavar="ITEMS", min=1, help="Compare with judging so many items.")
     ] = None,
@@ -140,7 +146,7 @@ def plan(
     from radar_dagster.cli import plan as command
     from radar_dagster.cli.workspace import AuditOptions
 
-    options = AuditOptions(rubric, generator or (), verifier or (), probes, tasks, gate, policy)
+    options = AuditOptions(rubric, generator or (), verifier or (), probes, tasks, gate, policy, budget)
     return command.run(options, corpus=corpus, as_json=as_json)
 
 
@@ -201,6 +207,42 @@ def report(
     from radar_dagster.cli import report as command
 
     return command.run(benchmark, pair, out=out, as_json=as_json)
+
+
+@app.command()
+def models(as_json: Json = False) -> int:
+    """Ask every configured endpoint: reachable, capabilities, price, retirement."""
+    from radar_dagster.cli import models as command
+
+    return command.run(as_json=as_json)
+
+
+@app.command()
+def call(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="As `radar trace` and the tables have it.")],
+    as_json: Json = False,
+) -> int:
+    """Show every attempt at one call, as the ledger keeps it: messages, parameters, reply."""
+    from radar_dagster.cli import call as command
+
+    return command.run(key, as_json=as_json)
+
+
+@app.command()
+def injection(
+    *,
+    rubric: RubricName,
+    verifier: Verifiers = None,
+    tasks: Tasks = None,
+    budget: Budget = None,
+    as_json: Json = False,
+) -> int:
+    """Try to talk a judge into the top score: does it follow what a response tells it?"""
+    from radar_dagster.cli import injection as command
+    from radar_dagster.cli.workspace import AuditOptions
+
+    options = AuditOptions(rubric, (), verifier or (), None, tasks or "1", None, None, budget)
+    return command.run(options, as_json=as_json)
 
 
 @app.command()

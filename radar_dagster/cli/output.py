@@ -112,6 +112,17 @@ def on_stderr(message: str) -> None:
     sys.stderr.flush()
 
 
+@contextmanager
+def progress() -> Iterator[None]:
+    """Show on stderr how far the calls of every stage are: a live line on a terminal, a plain one now and then else."""
+    from rich.console import Console
+
+    from radar_dagster.models.progress import terminal_progress
+
+    with terminal_progress(Console(stderr=True)):
+        yield
+
+
 def note(message: str) -> None:
     """Something that the person should know about the result, on stderr."""
     on_stderr(f"note: {message}")
@@ -132,6 +143,14 @@ def number(value: object, digits: int = 2) -> str:
 
     clean = plain(value)
     return figure(None if clean is None else float(clean), digits, missing=NOTHING)
+
+
+def about_usd(usd: object) -> str:
+    """A sum of money for people: `about $1.23`, `under one cent`, or that nobody knows."""
+    if usd is None:
+        return "at an unknown price"
+    amount = float(str(usd))
+    return "under one cent" if amount < 0.01 else f"about ${amount:,.2f}"
 
 
 def print_table(columns: Sequence[str], cells: Iterable[Sequence[object]], right: Iterable[int] = ()) -> None:

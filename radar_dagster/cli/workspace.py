@@ -55,6 +55,7 @@ class AuditOptions:
     tasks: str | None = None
     gate: float | None = None
     policy: Path | None = None
+    budget: float | None = None
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,7 @@ def select(options: AuditOptions) -> Selection:
         generators=_union(base.generators, generators),
         verifiers=_union(base.verifiers, verifiers),
         audit=_audit(AuditSection() if implicit else base.audit, options).model_dump(),
+        budget_usd=base.budget_usd if options.budget is None else options.budget,
     )
     pairs = tuple(pair for pair in workspace.pairs() if pair[0] in generators and pair[1] in verifiers)
     if not pairs:
@@ -270,7 +272,7 @@ def _changed(workspace: Workspace, **changes: Any) -> Workspace:
 def _as_yaml(workspace: Workspace) -> str:
     import yaml
 
-    document = workspace.model_dump(mode="json", exclude_defaults=True)
+    document = workspace.model_dump(mode="json", exclude_defaults=True, exclude={"budget_usd"})  # of one audit only
     document |= {
         "benchmarks": dict(workspace.benchmarks),
         "models": {alias: _short(spec) for alias, spec in workspace.models.items()},
@@ -284,4 +286,4 @@ def _as_yaml(workspace: Workspace) -> str:
 
 
 def _short(spec: ModelSpec) -> Any:
-    return spec.model if not spec.options else spec.model_dump()
+    return spec.model if spec == ModelSpec(model=spec.model) else spec.model_dump()

@@ -5,8 +5,9 @@ Not here: which names exist (`providers/`), and which aliases a workspace has (`
 
 from __future__ import annotations
 
+import json
 import re
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -41,6 +42,8 @@ class ModelSpec(BaseModel):
 
     model: str
     options: dict[str, Any] = Field(default_factory=dict)
+    #: How calls are made: one by one, or through the provider's batches at a lower price. Never part of a key.
+    mode: Literal["live", "batch"] = "live"
 
     @field_validator("model")
     @classmethod
@@ -51,6 +54,23 @@ class ModelSpec(BaseModel):
             raise ValueError(str(error)) from None
 
     @property
+    def identity(self) -> tuple[str, str]:
+        """What tells two models apart: name and options, and not how they are called."""
+        return self.model, json.dumps(self.options, sort_keys=True, default=str)
+
+    @property
     def name(self) -> ModelName:
         """The parsed model name."""
         return parse_model_name(self.model)
+
+
+#: Providers without an endpoint: their models are called in this process.
+PROGRAMMATIC = ("offline", "python")
+
+#: Providers whose models follow fixed rules, as their results are labelled. What a user's function does is the user's.
+_RULE_BASED = frozenset({"offline"})
+
+
+def is_rule_based(spec: ModelSpec) -> bool:
+    """Whether a model follows fixed rules rather than being a language model."""
+    return spec.name.provider in _RULE_BASED

@@ -17,7 +17,7 @@ Direction = Literal["+", "-"]
 DIRECTIONS: tuple[Direction, Direction] = ("+", "-")
 
 #: Part of every request key: raise it when the meaning of a request changes, so that no old answer is reused.
-REQUEST_VERSION = 1
+REQUEST_VERSION = 2
 
 
 class GenerationRequest(BaseModel):
@@ -49,8 +49,13 @@ class JudgementRequest(BaseModel):
 Request = GenerationRequest | JudgementRequest
 
 
-def request_key(model: ModelSpec, request: Request) -> str:
-    """SHA-256 (hex) over all that can change the answer: model, options, request content, sample or repeat index."""
+def request_key(model: ModelSpec, request: Request, version: str = "") -> str:
+    """The key of a programmatic model's request; a hosted model's is made from what goes over the wire.
+
+    SHA-256 (hex) over all that can change the answer: model, options, `version` of its code, request content, sample or
+    repeat index.
+    """
     content: dict[str, Any] = request.model_dump(mode="json")
     content["criterion"].pop("weight")  # never shown to a model
-    return content_hash([REQUEST_VERSION, type(request).__name__, model.model_dump(mode="json"), content])
+    asked = model.model_dump(mode="json", include={"model", "options"})
+    return content_hash([REQUEST_VERSION, type(request).__name__, asked, version, content])

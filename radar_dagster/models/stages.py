@@ -12,7 +12,8 @@ from typing import Any
 import pandas as pd
 
 from radar_dagster.errors import BadInputError
-from radar_dagster.models.door import Call, Door, Progress
+from radar_dagster.models.door import Call, Door
+from radar_dagster.models.progress import Listener
 from radar_dagster.models.providers import Generator, Verifier
 from radar_dagster.models.replies import Judgement, State
 from radar_dagster.models.requests import DIRECTIONS, GenerationRequest, JudgementRequest
@@ -47,11 +48,11 @@ def probe_id(request: GenerationRequest) -> str:
 
 
 def make_probes(
-    rubric: Rubric, door: Door, generator: str, probes: int, progress: Progress | None = None
+    rubric: Rubric, door: Door, generator: str, probes: int, listener: Listener | None = None
 ) -> pd.DataFrame:
     """Stage 1: one row per probe, failures included; see `tables.PROBES`."""
     requests = probe_requests(rubric, probes)
-    calls = door.generate(generator, requests, progress)
+    calls = door.generate(generator, requests, listener)
     rows = [
         {
             "probe": probe_id(request),
@@ -69,7 +70,7 @@ def make_probes(
 
 
 def judge_probes(
-    rubric: Rubric, probes: pd.DataFrame, door: Door, verifier: str, progress: Progress | None = None
+    rubric: Rubric, probes: pd.DataFrame, door: Door, verifier: str, listener: Listener | None = None
 ) -> pd.DataFrame:
     """Stage 2: one row per probe × criterion, failures included; see `tables.SCORES`.
 
@@ -77,7 +78,7 @@ def judge_probes(
     were made from another version of the rubric: scoring old responses on new words would mean nothing.
     """
     require_version(probes, rubric, "probes")
-    calls = iter(door.judge(verifier, judgement_requests(rubric, probes), progress))
+    calls = iter(door.judge(verifier, judgement_requests(rubric, probes), listener))
     spec = door.spec(verifier)
     rows = []
     for probe in probes.to_dict("records"):
@@ -94,14 +95,18 @@ def judge_probes(
 def _score_row(
     probe: dict[Any, Any], criterion: str, proportion: Callable[[float], float], call: Call[Judgement]
 ) -> dict[str, Any]:
-    score = call.reply.score if call.reply.state == State.OK else None
+    reply = call.reply
+    score = reply.score if reply.state == State.OK else None
+    expected = reply.expected if reply.state == State.OK else None
+    level = score if expected is None else expected
     return {
         **{name: probe[name] for name in ("probe", "task", "target", "direction", "sample", "rubric_version")},
         "criterion": criterion,
         "score": score,
-        "p": None if score is None else proportion(score),
-        "reasoning": call.reply.reasoning,
-        "rationale": call.reply.rationale,
+        "expected": expected,
+        "p": None if level is None else proportion(level),
+        "reasoning": reply.reasoning,
+        "rationale": reply.rationale,
         **call.record(),
     }
 

@@ -16,8 +16,7 @@ from typing import Any
 import pandas as pd
 
 from radar_dagster.config import AuditSection
-from radar_dagster.models.door import is_rule_based
-from radar_dagster.models.naming import ModelSpec
+from radar_dagster.models.naming import ModelSpec, is_rule_based
 from radar_dagster.rubric.model import Rubric
 from radar_dagster.stats.settings import Reading
 from radar_dagster.tables import COUPLING_TABLES, SCHEMAS

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from radar_dagster.models.door import is_rule_based
-from radar_dagster.models.naming import ModelSpec
+from radar_dagster.models.naming import ModelSpec, is_rule_based
 from radar_dagster.models.replies import State
 from radar_dagster.report.data import Record, ReportData, records
 from radar_dagster.report.words import cost_words, count, figure, listed, model_kind, tokens_words
@@ -46,7 +45,7 @@ def roles(data: ReportData) -> tuple[Role, Role]:
 
 
 def _role(role: str, alias: str, spec: ModelSpec, frame: pd.DataFrame, noun: str) -> Role:
-    called = frame.loc[frame["call_key"].notna(), ["parameters", "input_tokens", "output_tokens"]]
+    called = frame.loc[frame["call_key"].notna(), ["parameters", "input_tokens", "output_tokens", "usd"]]
     rows = list(records(called))
     sent = sorted({row["parameters"] for row in rows if row["parameters"] not in (None, "{}")})
     return Role(
@@ -58,7 +57,7 @@ def _role(role: str, alias: str, spec: ModelSpec, frame: pd.DataFrame, noun: str
         parameters=listed(sent) if sent else "none were sent",
         calls=count(len(rows), noun),
         tokens=tokens_words(rows, is_rule_based(spec)) if rows else "none: no call was made",
-        cost=cost_words(spec),
+        cost=cost_words(spec, [row["usd"] for row in rows]),
     )
 
 

@@ -5,10 +5,10 @@ Here: readings, reasons, verdicts and numbers as phrases. Not here: what is show
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
-from radar_dagster.models.door import is_rule_based
-from radar_dagster.models.naming import ModelSpec
+from radar_dagster.models.naming import ModelSpec, is_rule_based
 from radar_dagster.report.data import Pair, ReportData, SelfEffect, Settling
 from radar_dagster.stats.settings import Reading
 from radar_dagster.stats.settling import MAX_PROBES, MIN_PROBES
@@ -263,8 +263,13 @@ def tokens_words(rows: Sequence[Mapping[str, object]], rule_based: bool) -> str:
     return f"{sums} in {count(len(known), 'call')}; unknown for {unknown:,}" if unknown else sums
 
 
-def cost_words(spec: ModelSpec) -> str:
-    """What calls to a model cost, as far as anybody knows."""
+def cost_words(spec: ModelSpec, costs: Sequence[float | None]) -> str:
+    """What calls to a model cost: `costs` are the US dollars of each call, None where nobody knows."""
     if spec.name.provider == "offline":
         return "nothing: it runs on this machine, without a network"
-    return "unknown: it is your own function" if spec.name.provider == "python" else "unknown"
+    known = [cost for cost in costs if cost is not None]
+    if not known:
+        return "unknown: it is your own function" if spec.name.provider == "python" else "unknown"
+    unknown = len(costs) - len(known)
+    total = f"{math.fsum(known):,.4f} US dollars"
+    return f"{total}; unknown for {count(unknown, 'call')}" if unknown else total

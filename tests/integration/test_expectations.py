@@ -12,6 +12,7 @@ from radar_dagster.checks.scores import score_suites
 from radar_dagster.checks.worker import Worker
 from radar_dagster.models.door import Door
 from radar_dagster.models.naming import ModelSpec
+from radar_dagster.models.settings import DoorSettings
 from radar_dagster.models.stages import judge_probes, make_probes
 from radar_dagster.rubric.loading import benchmark_path, load_rubric
 from radar_dagster.stats.settings import Policy
@@ -19,7 +20,9 @@ from radar_dagster.stats.settings import Policy
 pytestmark = pytest.mark.slow
 
 RUBRIC = load_rubric(benchmark_path("helpsteer2"))
-DOOR = Door({"editor": ModelSpec(model="offline/editor"), "reader": ModelSpec(model="offline/reader")})
+DOOR = Door(
+    DoorSettings(models={"editor": ModelSpec(model="offline/editor"), "reader": ModelSpec(model="offline/reader")})
+)
 
 
 @pytest.fixture(scope="module")

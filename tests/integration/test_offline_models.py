@@ -9,6 +9,7 @@ import pytest
 
 from radar_dagster.models.door import Door
 from radar_dagster.models.naming import ModelSpec
+from radar_dagster.models.settings import DoorSettings
 from radar_dagster.models.stages import judge_probes, make_probes
 from radar_dagster.rubric.loading import benchmark_path, load_rubric, shipped_benchmarks
 from radar_dagster.stats.audit import analyse
@@ -35,7 +36,7 @@ def test_the_tables_of_the_documentation_are_what_the_models_give_today(benchmar
 @pytest.mark.parametrize("name", shipped_benchmarks())
 def test_twenty_samples_of_a_stratum_are_twenty_texts(name: str) -> None:
     rubric = load_rubric(benchmark_path(name))
-    door = Door({"editor": ModelSpec(model="offline/editor")})
+    door = Door(DoorSettings(models={"editor": ModelSpec(model="offline/editor")}))
     probes = make_probes(rubric, door, "editor", 20)
     different = probes.groupby(["task", "target", "direction"])["text"].nunique()
     assert len(different) == len(rubric.tasks) * len(rubric.criteria) * 2
@@ -65,10 +66,12 @@ def test_the_simulator_and_stage_three_return_the_planted_matrix() -> None:
     matrix[0, 1], matrix[1, 0], matrix[2, 4], matrix[4, 3] = 0.9, 0.7, -0.5, 0.4
     planted = {"criteria": ids, "leakage": matrix.tolist(), "self_effects": 0.7}
     door = Door(
-        {
-            "writer": ModelSpec(model="offline/planted", options=planted),
-            "judge": ModelSpec(model="offline/planted", options={"noise": 0.15}),
-        }
+        DoorSettings(
+            models={
+                "writer": ModelSpec(model="offline/planted", options=planted),
+                "judge": ModelSpec(model="offline/planted", options={"noise": 0.15}),
+            }
+        )
     )
     scores = judge_probes(rubric, make_probes(rubric, door, "writer", 20), door, "judge")
     assert scores["p"].notna().all()

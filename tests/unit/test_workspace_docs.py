@@ -62,6 +62,6 @@ def test_the_example_on_the_page_is_a_workspace_with_a_key_of_every_section(tmp_
     (tmp_path / "radar.yaml").write_text(example, encoding="utf-8")
     workspace = load_workspace(tmp_path / "radar.yaml")
     assert list(workspace.benchmarks) == ["helpsteer2", "support"]
-    assert len(workspace.pairs()) == 3
+    assert len(workspace.pairs()) == 4
     top = {key.split(".")[0] for key in keys(Workspace)}
     assert set(yaml.safe_load(example)) == top - {"models", "allow_self_pairs"}

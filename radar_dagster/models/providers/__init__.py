@@ -1,8 +1,9 @@
 """Providers of models: what a generator and a verifier must be able to do, and which provider serves which name.
 
-One module (or folder) per provider; each maps a `ModelSpec` to an object with `generate` or `judge` or both.
+One module (or folder) per provider. A programmatic one maps a `ModelSpec` to an object with `generate` or `judge` or
+both; the two protocols of hosted models (`openai.py`, `anthropic.py`) make clients.
 
-Not here: what every call has in common (`door.py`).
+Not here: what every call has in common (`door.py`), what makes a hosted model out of a client (`hosted.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Protocol, runtime_checkable
 
-from radar_dagster.errors import BadInputError
 from radar_dagster.models.naming import ModelSpec
 from radar_dagster.models.replies import Generation, Judgement
 from radar_dagster.models.requests import GenerationRequest, JudgementRequest
@@ -49,15 +49,14 @@ _MODULES: Mapping[str, str] = {
     "python": "radar_dagster.models.providers.python",
 }
 
-#: Providers whose models follow fixed rules, as their results are labelled. What a user's function does is the user's.
-RULE_BASED = frozenset({"offline"})
-
 
 def connect(spec: ModelSpec) -> Model:
-    """The model behind a spec; BadInputError when the provider is unknown or refuses the name or the options."""
-    provider = spec.name.provider
-    if provider not in _MODULES:
-        known = ", ".join(f"{name}/…" for name in sorted(_MODULES))
-        raise BadInputError(f"{spec.model}: unknown provider {provider!r}; this version serves {known}")
-    build: Callable[[ModelSpec], Model] = import_module(_MODULES[provider]).connect
+    """The programmatic model behind a spec; BadInputError when its provider refuses the name or the options."""
+    build: Callable[[ModelSpec], Model] = import_module(_MODULES[spec.name.provider]).connect
     return build(spec)
+
+
+def version_of(spec: ModelSpec, model: Model) -> str:
+    """What tells two versions of a model's code apart: its own word, else its provider's, else nothing."""
+    provider = import_module(_MODULES[spec.name.provider])
+    return str(getattr(model, "version", getattr(provider, "VERSION", "")))

@@ -6,10 +6,13 @@ Here: finding the object and turning what it returns or raises into replies. Not
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import inspect
 import re
+import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from radar_dagster.errors import BadInputError
@@ -26,10 +29,12 @@ _FORM = "expected python/package.module:object, for example python/judges:rouge_
 class PythonModel:
     """Checks rubrics if the user's object does; the roles are added by the subclasses."""
 
-    def __init__(self, name: str, target: Any, options: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, target: Any, options: Mapping[str, Any], version: str = "") -> None:
         self._name = name
         self._target = target
         self._options = options
+        #: Changes with the object's file: an answer of the code as it was before is no answer of this one.
+        self.version = version
 
     def check_rubric(self, rubric: Rubric) -> None:
         """Ask the object's own `check_rubric`, if it has one; what it raises becomes a BadInputError."""
@@ -115,11 +120,23 @@ def connect(spec: ModelSpec) -> Model:
     asynchronous = [m for m in (*(getattr(target, r) for r in sorted(roles)), target) if inspect.iscoroutinefunction(m)]
     if asynchronous:
         raise BadInputError(f"{spec.model}: is asynchronous; give a function without `async`")
+    version = _version(found["module"], target)
     if roles == {"generate"}:
-        return PythonGenerator(spec.model, target, options)
+        return PythonGenerator(spec.model, target, options, version)
     if roles == {"judge"}:
-        return PythonVerifier(spec.model, target, options)
-    return PythonGeneratorAndVerifier(spec.model, target, options)
+        return PythonVerifier(spec.model, target, options, version)
+    return PythonGeneratorAndVerifier(spec.model, target, options, version)
+
+
+def _version(module_name: str, target: Any) -> str:
+    """The object's own `version` if it has one, else a hash of the file of its module (not of what that imports)."""
+    told = getattr(target, "version", None)
+    if isinstance(told, (str, int, float)) and not isinstance(told, bool):
+        return str(told)
+    source = inspect.getsourcefile(sys.modules[module_name]) if hasattr(sys.modules[module_name], "__file__") else None
+    if source is None or not Path(source).is_file():
+        return ""
+    return hashlib.sha256(Path(source).read_bytes()).hexdigest()[:16]
 
 
 def _lookup(spec: ModelSpec, module_name: str, path: str) -> Any:

@@ -10,7 +10,9 @@ import pytest
 from radar_dagster.errors import BadInputError
 from radar_dagster.models.door import Door
 from radar_dagster.models.naming import ModelSpec
+from radar_dagster.models.progress import Tally
 from radar_dagster.models.requests import request_key
+from radar_dagster.models.settings import DoorSettings
 from radar_dagster.models.stages import check_models, judge_probes, make_probes, probe_requests
 from radar_dagster.rubric.model import Criterion, Rubric, Scale, Task
 
@@ -27,6 +29,7 @@ RUBRIC = Rubric(
 #: A generator that refuses one request, and a verifier that can't read one criterion.
 SCRIPTED = """
 from radar_dagster.models.replies import Generation, State
+from radar_dagster.models.settings import DoorSettings
 
 class Model:
     def generate(self, request):
@@ -43,7 +46,7 @@ class Model:
 def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
     folder = tmp_path_factory.mktemp("plugins")
     (folder / "scripted_for_stages.py").write_text(SCRIPTED)
-    yield Door({"m": ModelSpec(model="python/scripted_for_stages:Model")}, plugins=folder)
+    yield Door(DoorSettings(models={"m": ModelSpec(model="python/scripted_for_stages:Model")}, plugins=folder))
     sys.path.remove(str(folder))
     sys.modules.pop("scripted_for_stages", None)
 
@@ -86,16 +89,19 @@ def test_a_row_that_took_no_call_has_no_call_key(door: Door) -> None:
 
 
 def test_progress_counts_every_call_once(door: Door) -> None:
-    seen: list[tuple[int, int]] = []
-    make_probes(RUBRIC, door, "m", 1, lambda done, total: seen.append((done, total)))
-    assert seen == [(k, 8) for k in range(1, 9)]
+    heard: list[Tally] = []
+    make_probes(RUBRIC, door, "m", 1, heard.append)
+    assert (heard[-1].done, heard[-1].total, heard[-1].finished) == (8, 8, True)
+    assert sum(heard[-1].states.values()) == 8
 
 
 def test_a_model_that_cannot_play_its_role_is_refused_before_any_call() -> None:
-    door = Door({"reader": ModelSpec(model="offline/reader"), "gone": ModelSpec(model="nowhere/model")})
+    door = Door(
+        DoorSettings(models={"reader": ModelSpec(model="offline/reader"), "gone": ModelSpec(model="nowhere/model")})
+    )
     with pytest.raises(BadInputError, match=r"reader \(offline/reader\) is no generator"):
         check_models(RUBRIC, door, ["reader"], [])
-    with pytest.raises(BadInputError, match="unknown provider 'nowhere'"):
+    with pytest.raises(BadInputError, match="no endpoint 'nowhere'"):
         check_models(RUBRIC, door, [], ["gone"])
     with pytest.raises(BadInputError, match="no model 'absent'; models has reader, gone"):
         check_models(RUBRIC, door, ["absent"], [])

@@ -171,7 +171,7 @@ def test_language_models_carry_no_note_about_rules_and_unknown_cost_is_called_un
     text = page(cell).text
     assert "Rule-based" not in text
     assert "1,200 in, 1,200 out" in text
-    assert "Cost unknown unknown" in text
+    assert "Cost of the answers unknown unknown" in text
     one = page(make_cell(verifier="elsewhere/small")).text
     assert "writer follows fixed rules" in one
     assert "python/mine:judge your own function" in page(make_cell(verifier="python/mine:judge")).text

@@ -210,6 +210,9 @@ def test_tokens_are_a_sum_or_unknown_but_never_zero_for_what_nobody_counted() ->
 
 
 def test_only_the_offline_models_are_said_to_cost_nothing() -> None:
-    assert cost_words(ModelSpec(model="offline/reader")).startswith("nothing")
-    assert cost_words(ModelSpec(model="python/my.module:judge")).startswith("unknown")
-    assert cost_words(ModelSpec(model="elsewhere/large")) == "unknown"
+    assert cost_words(ModelSpec(model="offline/reader"), [0.0]).startswith("nothing")
+    assert cost_words(ModelSpec(model="python/my.module:judge"), [None]).startswith("unknown: it is your own")
+    assert cost_words(ModelSpec(model="elsewhere/large"), [None, None]) == "unknown"
+    assert cost_words(ModelSpec(model="elsewhere/large"), []) == "unknown"
+    assert cost_words(ModelSpec(model="elsewhere/large"), [0.25, 0.5]) == "0.7500 US dollars"
+    assert cost_words(ModelSpec(model="elsewhere/large"), [0.25, None]) == "0.2500 US dollars; unknown for 1 call"

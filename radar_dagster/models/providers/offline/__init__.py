@@ -9,6 +9,9 @@ from radar_dagster.errors import BadInputError
 from radar_dagster.models.naming import ModelSpec
 from radar_dagster.models.providers import Model
 
+#: Enters the keys of all requests to these models: raise it when one of them would answer a request differently.
+VERSION = 1
+
 #: Options of each model.
 _OPTIONS = {
     "editor": {"seed"},

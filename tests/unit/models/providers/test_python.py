@@ -14,6 +14,7 @@ from radar_dagster.models.naming import ModelSpec
 from radar_dagster.models.providers import Generator, Model, Verifier, connect
 from radar_dagster.models.replies import State
 from radar_dagster.models.requests import GenerationRequest, JudgementRequest
+from radar_dagster.models.settings import DoorSettings
 from radar_dagster.rubric.model import Criterion, Rubric, Task
 
 TASK = Task(id="t", prompt="Say something.", reference="Something.")
@@ -137,7 +138,7 @@ def test_an_object_plays_only_the_roles_it_has(plugin) -> None:
     assert isinstance(model("house_judges:Judge"), Verifier)
     assert not isinstance(model("house_judges:Judge"), Generator)
     with pytest.raises(BadInputError, match=r"mine \(python/house_judges:Judge\) is no generator"):
-        Door({"mine": ModelSpec(model="python/house_judges:Judge")}).generate("mine", [ASK])
+        Door(DoorSettings(models={"mine": ModelSpec(model="python/house_judges:Judge")})).generate("mine", [ASK])
 
 
 @pytest.mark.parametrize(
@@ -269,7 +270,11 @@ def test_options_that_do_not_fit_are_named_at_connection(plugin, path: str, opti
 
 def test_a_rubric_check_of_the_object_is_asked(plugin) -> None:
     rubric = Rubric(name="r", criteria=(CRITERION, CRITERION.model_copy(update={"id": "d"})), tasks=(TASK,))
-    door = Door({alias: ModelSpec(model=f"python/house_judges:{alias}") for alias in ("Picky", "Judge", "by_length")})
+    door = Door(
+        DoorSettings(
+            models={alias: ModelSpec(model=f"python/house_judges:{alias}") for alias in ("Picky", "Judge", "by_length")}
+        )
+    )
     with pytest.raises(BadInputError, match="rubric r: KeyError: 'no sources'"):
         door.check("Picky", Verifier, rubric)
     door.check("Judge", Verifier, rubric)

@@ -9,6 +9,7 @@ from radar_dagster.models.door import Door
 from radar_dagster.models.naming import ModelSpec
 from radar_dagster.models.providers import Generator, Verifier, connect
 from radar_dagster.models.requests import GenerationRequest, JudgementRequest
+from radar_dagster.models.settings import DoorSettings
 from radar_dagster.models.stages import check_models, judge_probes, make_probes
 from radar_dagster.rubric.model import Criterion, Rubric, Scale, Task
 from radar_dagster.stats.planted import expected_leakage
@@ -29,10 +30,12 @@ def rubric(scale: Scale | None = None, tasks: int = 2) -> Rubric:
 def run_cell(generator: dict, verifier: dict, probes: int, scale: Scale | None = None) -> pd.DataFrame:
     """A whole cell as the assets make it: one row per probe and criterion."""
     door = Door(
-        {
-            "g": ModelSpec(model="offline/planted", options=generator),
-            "v": ModelSpec(model="offline/planted", options=verifier),
-        }
+        DoorSettings(
+            models={
+                "g": ModelSpec(model="offline/planted", options=generator),
+                "v": ModelSpec(model="offline/planted", options=verifier),
+            }
+        )
     )
     audited = rubric(scale)
     check_models(audited, door, ["g"], ["v"])
