@@ -8,10 +8,12 @@ Not here: which cells are wanted, and what is said of them (`cli/audit.py`).
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import dagster as dg
 from filelock import FileLock, Timeout
@@ -32,6 +34,8 @@ from radar_dagster.rubric.model import Rubric
 
 #: Told what starts now, in words.
 Listener = Callable[[str], None]
+
+_FRESH_FOR_S = 24 * 3600.0
 
 _INSTANCE_YAML = """\
 # Dagster's own settings for this workspace: https://docs.dagster.io/deployment/oss/dagster-yaml
@@ -68,6 +72,15 @@ class FailedCheck:
     def concerns(self, cell: Cell) -> bool:
         """Whether the check looked at the probes or the scores of this cell."""
         return self.partition in (_probes_key(cell.benchmark, cell.pair.generator), multi_key(**cell.dims))
+
+
+def _recent(file: Path) -> str | None:
+    """The id in a file that was written within the last day; None if there is none."""
+    try:
+        written = file.stat().st_mtime
+        return file.read_text(encoding="ascii").strip() if time.time() - written < _FRESH_FOR_S else None
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def _probes_key(benchmark: str, generator: str) -> str:
@@ -111,7 +124,7 @@ class Runner:
         self.lake = Lake(workspace.store_url)
         self._instance = instance
         self._listener = listener
-        self._new_session(fresh=False)
+        self._definitions = build_definitions(workspace)
 
     def start_checks(self) -> None:
         """Let Great Expectations be imported, in its own process, while the audit runs; `check_data` asks it later."""
@@ -127,19 +140,33 @@ class Runner:
         """
         pairs = list(pairs)
         self.start_checks()
-        self._new_session(fresh)
-        self._write_probes(benchmark, list(dict.fromkeys(pair.generator for pair in pairs)), fresh=fresh)
-        return [self._cell(benchmark, pair, fresh=fresh) for pair in pairs]
+        with self._session(benchmark, fresh=fresh):
+            self._write_probes(benchmark, list(dict.fromkeys(pair.generator for pair in pairs)), fresh=fresh)
+            return [self._cell(benchmark, pair, fresh=fresh) for pair in pairs]
 
     def write_probes(self, benchmark: str, generators: Sequence[str], *, fresh: bool = False) -> None:
         """Load the rubric and let each generator write its probes, unless they are there and current."""
-        self._new_session(fresh)
-        self._write_probes(benchmark, generators, fresh=fresh)
+        with self._session(benchmark, fresh=fresh):
+            self._write_probes(benchmark, generators, fresh=fresh)
 
-    def _new_session(self, fresh: bool) -> None:
-        """All runs from here on have one budget, and one idea of what is fresh."""
-        models = ModelsResource.of(self.workspace, session=uuid.uuid4().hex, fresh=fresh)
+    @contextmanager
+    def _session(self, benchmark: str, *, fresh: bool) -> Iterator[None]:
+        """All runs meanwhile have one budget, and one idea of what is fresh.
+
+        A fresh session that did not come to its end is taken up by the next one, so that nothing is paid twice; unless
+        it is older than a day, when its answers are hardly fresh.
+        """
+        unfinished = self.workspace.dagster_home / f"{benchmark}.fresh"
+        session = uuid.uuid4().hex
+        if fresh:
+            session = _recent(unfinished) or session
+            unfinished.parent.mkdir(parents=True, exist_ok=True)
+            unfinished.write_text(session, encoding="ascii")
+        models = ModelsResource.of(self.workspace, session=session, fresh=fresh)
         self._definitions = build_definitions(self.workspace, {"models": models})
+        yield
+        if fresh:
+            unfinished.unlink(missing_ok=True)
 
     def _write_probes(self, benchmark: str, generators: Sequence[str], *, fresh: bool) -> None:
         rubric = self.workspace.rubric(benchmark)
@@ -188,7 +215,7 @@ class Runner:
             return bool(stored["call_key"].tolist() == door.keys(alias, requests))
 
     def _require_calls(self, table: str, **dims: str) -> None:
-        """OperationalError when the budget was spent before the calls of a table were made, or when none got through."""
+        """OperationalError when the budget was spent before a table's calls were made, or when none got through."""
         rows = self.lake.read(table, **dims)
         where = " ".join(dims.values())
         stopped = int((rows["state"] == State.BUDGET_STOPPED).sum())

@@ -327,9 +327,23 @@ _VERBS = {Generation: "write", Judgement: "judge"}
 
 
 def _notes(notes: Mapping[str, Any], exchange: Exchange, reply: Generation | Judgement) -> Mapping[str, Any]:
-    """What the record says beside the parameters that were sent: a temperature that was wanted and not taken."""
-    left_out = exchange.temperature is not None and reply.parameters and "temperature" not in reply.parameters
-    return {**notes, "temperature": "provider default"} if left_out else notes
+    """What the record says beside the parameters that were sent: what was wanted and not taken."""
+    if not reply.parameters:  # nothing was sent
+        return notes
+    wanted = {"temperature": exchange.temperature, "effort": exchange.effort, **exchange.extra}
+    sent = {*reply.parameters, *(_EFFORT_NAMES & _names_in(reply.parameters) and {"effort"})}
+    left_out = [name for name, value in wanted.items() if value is not None and name not in sent]
+    return {**notes, **{name: "provider default" if name == "temperature" else "not taken" for name in left_out}}
+
+
+#: How the protocols call an effort.
+_EFFORT_NAMES = frozenset({"reasoning_effort", "effort"})
+
+
+def _names_in(parameters: Mapping[str, Any]) -> set[str]:
+    """The names of parameters, and of those within them (`output_config: {effort: …}`)."""
+    inner = [value for value in parameters.values() if isinstance(value, Mapping)]
+    return {*parameters, *(name for value in inner for name in value)}
 
 
 def _free(ask: Callable[[Any], _Reply]) -> Callable[[Any], _Reply]:

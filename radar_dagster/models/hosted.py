@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from radar_dagster.errors import BadInputError
 from radar_dagster.models import parsing, templates
@@ -53,6 +53,15 @@ class HostedOptions(BaseModel):
     score_from: ScoreFrom = "text"
     #: Goes into the body of every call as it is: seed, top_p, what a local server understands.
     extra: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("extra")
+    @classmethod
+    def _as_json(cls, value: dict[str, Any]) -> dict[str, Any]:
+        try:
+            json.dumps(value, allow_nan=False, sort_keys=True)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"goes out as JSON, and this can't: {error}") from None
+        return value
 
 
 class HostedModel:

@@ -204,12 +204,15 @@ def _recleaned(returned: Generation) -> Generation:
 def _rejudged(returned: Judgement, request: JudgementRequest) -> Judgement:
     """Check the score of a ready-made `ok` judgement against the scale."""
     checked = judgement(returned.score, request.criterion.scale, returned.reasoning, returned.rationale)
-    kept = {"parameters": returned.parameters, "input_tokens": returned.input_tokens}
-    return checked.model_copy(update={**kept, "output_tokens": returned.output_tokens})
+    kept = {name: getattr(returned, name) for name in ("parameters", "input_tokens", "output_tokens", "usd")}
+    return checked.model_copy(update=kept)
 
 
 def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"[:500]
+    """An exception in words. It may hold what no table should: an address with a key, headers."""
+    from radar_dagster.models.providers.http import redacted
+
+    return redacted(f"{type(error).__name__}: {error}", (), longest=500)
 
 
 def _shown(value: Any) -> str:
