@@ -10,6 +10,9 @@ Nothing is paid twice and nothing lost, whenever a run is killed:
     handed in, and its id noted         the next run takes it up: waits for its end and reads it
     read                                all results are stored in the transaction that closes the batch, or none is
 
+A call that the provider has done, and whose result can't be read even after a while, has failed and may be billed: it
+is not handed in again by this run. One that was not done is.
+
 Of several processes one alone works on a batch, and one alone hands in a call; the others wait for the rows.
 
 Here: which calls go into a batch, and what becomes of its results. Not here: one batch and its provider
@@ -29,7 +32,7 @@ from typing import Any, Generic, NamedTuple
 
 from radar_dagster.errors import BadInputError, OperationalError
 from radar_dagster.models.background import Background, wait_for
-from radar_dagster.models.batch_desk import Desk, Result
+from radar_dagster.models.batch_desk import Desk, Reading, Result
 from radar_dagster.models.batch_items import Call, Kept, Parcel, parcel_of, portions, size_of
 from radar_dagster.models.budget import Budget, Reservation
 from radar_dagster.models.capabilities import Capabilities
@@ -51,6 +54,10 @@ _AGAIN = 3
 _GRACE_S = 30.0
 
 _MISSING = "the batch has ended without a result for this call"
+_UNREADABLE = (
+    "the batch has ended, and more of its calls are done than have a result that can be read; this one has none, and "
+    "may be billed; the next run asks for it anew"
+)
 _ANSWERED = "another reply to a request that has been answered meanwhile"
 _UNKNOWN = "a reply to a request of an earlier run, which this run can't read"
 
@@ -440,12 +447,13 @@ class _Run(Background, Generic[Reply]):
         if status.state == "failed":
             await self._failed_as_a_whole(parcel, status.message)
             return
-        results = await self._desk.results(parcel)
-        if parcel.taken_up and results and not results.keys() & parcel.calls.keys():
+        reading = await self._desk.results(parcel, status)
+        is_strange = parcel.taken_up and reading.foreign and not reading.found
+        if is_strange and not await self._desk.is_ours(parcel):
             parcel.provider_id = None  # somebody else's, which was taken for ours by its size
             await self._go_on_with(parcel)
         else:
-            await self._store(parcel, results)
+            await self._store(parcel, reading)
 
     async def _failed_as_a_whole(self, parcel: Parcel[Reply], message: str | None) -> None:
         """Try again where that may help: when the batch is of an earlier run, or when others are out of the way."""
@@ -484,11 +492,11 @@ class _Run(Background, Generic[Reply]):
 
     # Results.
 
-    async def _store(self, parcel: Parcel[Reply], results: Mapping[str, Result]) -> None:
+    async def _store(self, parcel: Parcel[Reply], reading: Reading) -> None:
         """All rows of a batch, in the transaction that closes it; then what follows from them."""
         keys = [call.key for call in parcel.calls.values()]
         answered = await asyncio.to_thread(self._ledger.answers, keys, session=self._session)
-        ended = self._attempts(parcel, results, answered.keys())
+        ended = self._attempts(parcel, reading, answered.keys())
         stored = await self._desk.store(parcel, [each.step.entry for each in ended])
         self._settle_unused(parcel)
         if not stored:
@@ -496,15 +504,13 @@ class _Run(Background, Generic[Reply]):
             return
         for each in ended:
             self._conclude(each)
-        self._stop_if_hopeless(results)
+        self._stop_if_hopeless(reading.found)
 
-    def _attempts(
-        self, parcel: Parcel[Reply], results: Mapping[str, Result], answered: Collection[str]
-    ) -> list[_Ended[Reply]]:
+    def _attempts(self, parcel: Parcel[Reply], reading: Reading, answered: Collection[str]) -> list[_Ended[Reply]]:
         seconds = max(0.0, time.time() - parcel.created)
         ended: list[_Ended[Reply]] = []
         for name, call in parcel.calls.items():
-            result = results.get(name) or CallFailed(Trouble.TRANSIENT, f"{self._origin.model}: {_MISSING}")
+            result = reading.found.get(name) or self._without_result(reading)
             if call.key in answered:
                 self._set_aside(call)
             if isinstance(result, Completion):
@@ -512,6 +518,12 @@ class _Run(Background, Generic[Reply]):
             else:
                 ended.append(self._failed(call, result, seconds))
         return ended
+
+    def _without_result(self, reading: Reading) -> CallFailed:
+        """Why a call has none. Which of several are done nobody can tell, if some are: none is handed in again."""
+        if reading.lacks:
+            return CallFailed(Trouble.REJECTED, f"{self._origin.model}: {_UNREADABLE}", may_be_billed=True)
+        return CallFailed(Trouble.TRANSIENT, f"{self._origin.model}: {_MISSING}")
 
     def _set_aside(self, call: Call[Reply]) -> None:
         """A call whose request has been answered by another one: a key keeps its answer."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from radar_dagster.errors import OperationalError
 from radar_dagster.models.background import Unbroken
@@ -34,6 +35,24 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 120.0
 _LOOKS_S = (0.0, 1.0, 3.0, 6.0)
 #: After so many seconds it lags no more.
 _LAGS_S = 120.0
+#: Results that have not come to their end after so many seconds (or the endpoint's `timeout_s`) are read no further.
+READING_S = 600.0
+#: Neither are those that hold more results of other calls than this, and so many for each of ours.
+MOST_FOREIGN, _FOREIGN_EACH = 1_000, 10
+#: Results may lag behind what the batch says of itself: they are read again after so many polls' time each.
+_READ_AGAIN = (1, 2, 4, 8)
+
+
+@dataclass(slots=True)
+class Reading:
+    """What could be read of a batch that has ended: results by our ids, of several for one call the first.
+
+    `foreign` is how many results of other calls there were. `lacks`: the provider has done more calls than can be read.
+    """
+
+    found: dict[str, Result] = field(default_factory=dict)
+    foreign: int = 0
+    lacks: bool = False
 
 
 class Desk:
@@ -124,14 +143,30 @@ class Desk:
         is_old = time.time() - parcel.created > _LAGS_S
         for seconds in _LOOKS_S[:1] if is_old else _LOOKS_S:
             await asyncio.sleep(min(seconds, self._endpoint.batch_poll_s))
-            ids = parcel.calls.keys()
-            look = partial(self._client.find_batch, parcel.token, parcel.created, ids, self.known)
-            found = await self._ask(look, parcel)
+            found = await self._ask(partial(self._look, parcel, self.known), parcel)
             if found is not None:
                 parcel.taken_up = True
                 await self.unbroken.run(self._note_id(parcel, found))
                 return True
         return False
+
+    async def is_ours(self, parcel: Parcel[Any]) -> bool:
+        """Whether the provider, asked for our batch as if its id were unknown, names the one that was taken for it."""
+        known = self.known - {parcel.provider_id}
+        return await self._ask(partial(self._look, parcel, known), parcel) == parcel.provider_id
+
+    async def _look(self, parcel: Parcel[Any], known: Collection[str]) -> str | None:
+        """One look for a batch; it may have to read some results, which may never end."""
+        try:
+            async with asyncio.timeout(self._reading_s):
+                return await self._client.find_batch(parcel.token, parcel.created, parcel.calls.keys(), known)
+        except TimeoutError:
+            words = f"{self._origin.model}: looking for a batch took longer than {self._reading_s:g} s"
+            raise CallFailed(Trouble.TRANSIENT, words) from None
+
+    @property
+    def _reading_s(self) -> float:
+        return max(READING_S, self._endpoint.timeout_s)
 
     # Fetching.
 
@@ -145,17 +180,35 @@ class Desk:
                 return status
             await asyncio.sleep(self._endpoint.batch_poll_s)
 
-    async def results(self, parcel: Parcel[Any]) -> Mapping[str, Result]:
-        """The results of a batch that has ended, by our ids; of several for one call the first."""
-        found: dict[str, Result] = {}
+    async def results(self, parcel: Parcel[Any], status: BatchStatus) -> Reading:
+        """The results of a batch that has ended; read again for a while as long as some are missing that are done."""
+        reading = Reading()
+        for polls in (0, *_READ_AGAIN):
+            await asyncio.sleep(min(_LONGEST_WAIT_S, polls * self._endpoint.batch_poll_s))
+            await self._ask(partial(self._read, parcel, reading), parcel)
+            reading.lacks = _lacks(reading.found, parcel, status)
+            if not reading.lacks:
+                break
+        return reading
 
-        async def read() -> None:
-            assert parcel.provider_id is not None
-            async for name, result in self._client.batch_results(parcel.provider_id):
-                found.setdefault(name, result)
-
-        await self._ask(read, parcel)
-        return found
+    async def _read(self, parcel: Parcel[Any], reading: Reading) -> None:
+        """Go through the results once, but not for ever: a server may send them without an end."""
+        assert parcel.provider_id is not None
+        most_foreign = MOST_FOREIGN + _FOREIGN_EACH * len(parcel.calls)
+        reading.foreign = 0
+        # A generator of either client; one that is left in the middle must be closed, and its connection with it.
+        lines = cast(AsyncGenerator[tuple[str, Result]], self._client.batch_results(parcel.provider_id))
+        try:
+            async with asyncio.timeout(self._reading_s), aclosing(lines) as results:
+                async for name, result in results:
+                    if name in parcel.calls:
+                        reading.found.setdefault(name, result)
+                    else:
+                        reading.foreign += 1
+                    if len(reading.found) == len(parcel.calls) or reading.foreign > most_foreign:
+                        return
+        except TimeoutError:
+            return  # what has been read by now is good
 
     # Closing.
 
@@ -216,6 +269,21 @@ class _Patience:
             raise OperationalError(f"{error.message}; so it has been for {(now - self.since) / 60:.0f} minutes")
         wait = min(_LONGEST_WAIT_S, first_s * 2.0 ** (self.failures - 1))
         return max(wait, min(error.retry_after or 0.0, LONGEST_PAUSE_S))
+
+
+def _lacks(found: Mapping[str, Result], parcel: Parcel[Any], status: BatchStatus) -> bool:
+    """Whether calls are without a result although the provider has done, and bills, more than there are results."""
+    if len(found) == len(parcel.calls):
+        return False
+    done = status.done
+    if not done and status.message is None:
+        done = len(parcel.calls)  # it came to its end and tells no counts
+    return done > sum(map(_is_done, found.values()))
+
+
+def _is_done(result: Result) -> bool:
+    """Whether a call was made; what expired or was cancelled before has neither a reply nor a status."""
+    return isinstance(result, Completion) or result.status is not None or result.may_be_billed
 
 
 def _may_have_arrived(error: CallFailed) -> bool:

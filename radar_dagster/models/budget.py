@@ -40,6 +40,7 @@ class Budget:
         self._limit = None if limit is None else _amount(limit)
         self._spent = _amount(spent)
         self._reserved = _NOTHING
+        self._overrun = False
         self._open: set[Reservation] = set()
         self._lock = threading.Lock()
 
@@ -83,6 +84,7 @@ class Budget:
             self._open.remove(reservation)
             self._reserved -= reservation.amount
             self._spent += amount
+            self._overrun = self._overrun or amount > reservation.amount
 
     def may_fit_later(self, worst: Decimal) -> bool:
         """Whether a call that does not fit now could do so once others are settled; False means: stop."""
@@ -116,8 +118,19 @@ class Budget:
 
     @property
     def exceeded(self) -> bool:
-        """Whether more was spent than allowed, because a call cost more than it should have been able to."""
+        """Whether more was spent than allowed: a call cost more than it should have been able to, or the limit of an
+        earlier process was higher. No call fits any more, not even one that costs nothing.
+        """
         return self._limit is not None and self.spent > self._limit
+
+    @property
+    def shortage(self) -> str:
+        """Why a call that does not fit any more is not made, for people."""
+        spent = self.spent
+        if self._limit is None or spent <= self._limit:
+            return f"the budget of ${self._limit} leaves no room for this call"
+        text = f"${spent.normalize():f} of a budget of ${self._limit} is spent"
+        return f"{text}, because a call cost more than it should have been able to" if self._overrun else text
 
 
 _shared: dict[str, Budget] = {}

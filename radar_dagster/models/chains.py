@@ -8,6 +8,9 @@
     a parameter the model can't take  again at once, without it
     refused for good                  the end
 
+A repair or a larger limit that is refused for good, or that the budget can't pay, takes nothing from the reply before
+it, which is paid: the request ends as that reply did.
+
 A chain that was cut off goes on after its last reply. Nothing of how often or when a request was tried enters what is
 replied.
 
@@ -102,7 +105,7 @@ class Chain(Generic[Reply]):
     """The attempts at one request. `exchange` is what the next one says, `attempt` the number of the last one made."""
 
     __slots__ = (
-        "_dropped", "_enlarged", "_failures", "_max_attempts", "_origin", "_repaired", "_unreachable",
+        "_dropped", "_enlarged", "_failures", "_max_attempts", "_origin", "_paid", "_repaired", "_unreachable",
         "attempt", "exchange", "work",
     )  # fmt: skip
 
@@ -117,6 +120,8 @@ class Chain(Generic[Reply]):
         self._unreachable = 0
         self._repaired = False
         self._enlarged = False
+        #: The last reply that is to be followed by a repair or a larger limit, and its row.
+        self._paid: tuple[Reply, Entry] | None = None
 
     def resume(self, rows: Sequence[Entry]) -> None:
         """Go on where an earlier run was cut off: `rows` are those of its chain that have a reply, the oldest first."""
@@ -124,6 +129,8 @@ class Chain(Generic[Reply]):
             reply = self.work.failed(State(row.state), row.detail or "")
             following = self._following(reply, row.reply or "")
             if following is not None:
+                usage = Usage(row.input_tokens, row.output_tokens)
+                self._paid = _with(reply, json.loads(row.parameters), row.usd, usage), row
                 self.exchange = following
             self.attempt = row.attempt
 
@@ -150,6 +157,7 @@ class Chain(Generic[Reply]):
         )
         if following is None:
             return Step(entry, reply)
+        self._paid = reply, entry
         self.exchange = following
         return Step(entry, None)
 
@@ -161,10 +169,13 @@ class Chain(Generic[Reply]):
         if delay is not None and delay >= time_left:
             delay, detail = None, f"{error.message}; there was no time for another try"
         usd = None if error.may_be_billed else 0.0
+        reply = _with(self.work.failed(error.state, detail), error.sent, usd)
+        if self._paid is not None and error.trouble is Trouble.REJECTED and error.state is State.TRANSPORT_ERROR:
+            reply = _not_followed(self._paid[0], f"was refused: {detail}")
         entry = self._entry(
             final=delay is None,
-            state=error.state,
-            detail=storable(detail),
+            state=reply.state,
+            detail=reply.detail,
             sent=error.sent,
             latency_s=latency_s,
             usd=usd,
@@ -172,7 +183,17 @@ class Chain(Generic[Reply]):
         )
         if delay is not None:
             return Step(entry, None, delay)
-        return Step(entry, _with(self.work.failed(error.state, detail), error.sent, usd))
+        return Step(entry, reply)
+
+    def unpaid(self, why: str) -> tuple[Reply, Entry | None]:
+        """How the request ends when the budget can't pay its next attempt, and the row of the reply it ends with.
+
+        That row stays open: a later run with more money goes on from it.
+        """
+        if self._paid is None:
+            return self.work.failed(State.BUDGET_STOPPED, why), None
+        reply, row = self._paid
+        return _not_followed(reply, f"was not tried: {why}"), row
 
     def cut_off(self, latency_s: float) -> Entry:
         """The row of a call that is given up before it ended; whether it is billed nobody knows."""
@@ -262,6 +283,12 @@ def _with(reply: Reply, sent: Mapping[str, Any], usd: float | None, usage: Usage
     if usage is not None:
         known |= {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
     return cast(Reply, reply.model_copy(update=known))
+
+
+def _not_followed(reply: Reply, what: str) -> Reply:
+    """A reply that remains the last one, because what was to follow could not."""
+    following = "a larger limit" if reply.state is State.TRUNCATED else "a repair"
+    return cast(Reply, reply.model_copy(update={"detail": storable(f"{problem_of(reply)}; {following} {what}")}))
 
 
 def _as_json(value: Sequence[Any] | Mapping[str, Any]) -> str:

@@ -61,7 +61,7 @@ class Call(Generic[_Reply]):
             "detail": self.reply.detail,
             "model": self.spec.model,
             "rule_based": is_rule_based(self.spec),
-            "parameters": json.dumps({**self.notes, **self.reply.parameters}, sort_keys=True),
+            "parameters": json.dumps({**self.notes, **self.reply.parameters}, sort_keys=True, default=str),
             "call_key": self.key,
             "input_tokens": self.reply.input_tokens,
             "output_tokens": self.reply.output_tokens,

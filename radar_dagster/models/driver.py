@@ -65,7 +65,10 @@ _LOOK_AGAIN_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[Reply]):
-    """How a request ended, and the row that says so; None when no call was made."""
+    """How a request ended, and the row that says so; None when no call was made.
+
+    A paid reply whose repair or larger limit did not fit into the budget comes with its own row, which is not final.
+    """
 
     reply: Reply
     entry: Entry | None
@@ -325,13 +328,16 @@ class _Run(Background, Generic[Reply]):
                 return math.inf
             call = self._ready[0][2]
             self._size(call)
+            if self._is_out_of_reach(call):
+                continue
             ticket = self._pace.start(self._member, call.tokens)
             if not isinstance(ticket, Ticket):
                 return ticket
             reservation = self._budget.reserve(call.worst, self._origin.model)
             if reservation is None:
                 self._pace.take_back(ticket)
-                return self._wait_for_money(call)
+                # What is in flight may turn out cheaper; without any, what is set aside belongs to other runs.
+                return math.inf if self._sending else _LOOK_AGAIN_S
             heapq.heappop(self._ready)
             self._start(call, ticket, reservation)
         return math.inf
@@ -369,12 +375,16 @@ class _Run(Background, Generic[Reply]):
                 if call.worst is None:
                     self._budget.require_prices([self._origin.model])
 
-    def _wait_for_money(self, call: _Call[Reply]) -> float:
-        """The next call does not fit into the budget now: wait for those in flight, or end what is pending."""
-        if call.worst is None or not self._budget.may_fit_later(call.worst):
-            self._end_pending(State.BUDGET_STOPPED, f"the budget of ${self._budget.limit} leaves no room for this call")
-            return math.inf
-        return math.inf if self._sending else _LOOK_AGAIN_S  # what is reserved belongs to other runs
+    def _is_out_of_reach(self, call: _Call[Reply]) -> bool:
+        """Whether the first of the ready calls can never fit into the budget; then it has ended, and others go on."""
+        if call.worst is None or self._budget.may_fit_later(call.worst):
+            return False
+        if self._budget.exceeded:
+            self._end_pending(State.BUDGET_STOPPED, self._budget.shortage)
+        else:
+            heapq.heappop(self._ready)
+            self._end_unmade(call, State.BUDGET_STOPPED, self._budget.shortage)
+        return True
 
     def _make_ready(self, call: _Call[Reply]) -> None:
         heapq.heappush(self._ready, (-call.chain.attempt, call.number, call))
@@ -507,11 +517,21 @@ class _Run(Background, Generic[Reply]):
         """Give up all that is not under way, now and later: no call is made for it."""
         self._given_up = (state, detail)
         calls = [item[2] for item in (*self._ready, *self._later)]
-        works = [*(call.chain.work for call in calls), *self._unclaimed, *self._parked]
+        works = [*self._unclaimed, *self._parked]
         for collection in (self._ready, self._later, self._unclaimed, self._parked):
             collection.clear()
+        for call in calls:
+            self._end_unmade(call, state, detail)
         for work in works:
             self._deliver(work.key, Outcome(work.failed(state, detail), None))
+
+    def _end_unmade(self, call: _Call[Reply], state: State, detail: str) -> None:
+        """The next attempt is not made: give back the key, which no final row does, and deliver what there is."""
+        work = call.chain.work
+        self._writer.release([work.key])
+        unpaid = state is State.BUDGET_STOPPED
+        reply, entry = call.chain.unpaid(detail) if unpaid else (work.failed(state, detail), None)
+        self._deliver(work.key, Outcome(reply, entry))
 
     # Whose keys are whose.
 

@@ -23,6 +23,8 @@ Protocol = Literal["openai", "anthropic"]
 OFFICIAL: Mapping[Protocol, str] = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
 _KEY_VARIABLES: Mapping[Protocol, str] = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 _AZURE_HOSTS = (".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com")
+#: What is added to a base URL for a call, the longest first.
+_CALLS = ("/chat/completions", "/completions", "/responses", "/messages")
 _URL_VARIABLES: Mapping[Protocol, str] = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL"}
 
 
@@ -34,15 +36,19 @@ class Endpoint(BaseModel):
     protocol: Protocol = Field(default="openai", description="the API that it speaks")
     base_url: str | None = Field(default=None, description="its address, with or without a trailing /v1")
     api_key_env: str | None = Field(default=None, description="the environment variable that holds its key")
-    api_version: str | None = Field(default=None, description="Azure's dated API; leave it out for its v1 API")
-    deployment: str | None = Field(default=None, description="what is sent as the model's name (Azure)")
+    api_version: str | None = Field(
+        default=None, min_length=1, description="Azure's dated API; leave it out for its v1 API"
+    )
+    deployment: str | None = Field(default=None, min_length=1, description="what is sent as the model's name (Azure)")
     concurrency: int = Field(default=32, ge=1, le=1024, description="most calls in flight at once")
     requests_per_minute: int | None = Field(default=None, ge=1, description="never start more calls in a minute")
     tokens_per_minute: int | None = Field(default=None, ge=1, description="never ask for more tokens in a minute")
     timeout_s: float = Field(default=120.0, gt=0, le=86_400, description="seconds until a call is given up")
     deadline_s: float | None = Field(default=None, gt=0, description="seconds until a stage starts no more calls")
     max_attempts: int = Field(default=6, ge=1, le=20, description="tries of a call that fails by accident")
-    batch_poll_s: float = Field(default=30.0, gt=0, description="seconds between looks at a running batch")
+    batch_poll_s: float = Field(
+        default=30.0, gt=0, le=3_600, allow_inf_nan=False, description="seconds between looks at a running batch"
+    )
     capabilities: dict[str, Overrides] = Field(
         default_factory=dict, description="model name or pattern -> what it can and can't take"
     )
@@ -148,6 +154,9 @@ def _fault_of(address: str) -> str | None:
         return "expected an address such as https://host/v1"
     if parts.username or parts.password or "?" in address or "#" in address:
         return "expected an address without user, password, query and fragment; keys go to api_key_env"
+    for part in _CALLS:
+        if parts.path.rstrip("/").endswith(part):
+            return f"expected the address of the API, not of one of its calls; leave off {part}"
     return None
 
 

@@ -56,7 +56,7 @@ class Usage:
 
 
 class Stop(StrEnum):
-    """Why the model stopped writing."""
+    """Why the model stopped writing. A reason that nobody knows, and none at all, is `end`."""
 
     END = "end"
     LENGTH = "length"

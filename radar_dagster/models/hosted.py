@@ -39,6 +39,9 @@ _REASONING_TOKENS = 8_000
 #: Part of every key: raise it when the same exchange would be sent or read in another way.
 _KEY_VERSION = 1
 
+#: What `extra` must not change: what a call is about, and the form of its reply.
+_RESERVED = frozenset({"model", "messages", "system", "stream", "n"})
+
 ScoreFrom = Literal["text", "logprobs"]
 
 
@@ -57,6 +60,9 @@ class HostedOptions(BaseModel):
     @field_validator("extra")
     @classmethod
     def _as_json(cls, value: dict[str, Any]) -> dict[str, Any]:
+        taken = sorted(_RESERVED & value.keys())
+        if taken:
+            raise ValueError(f"can't set {', '.join(taken)}, which the audit sets itself")
         try:
             json.dumps(value, allow_nan=False, sort_keys=True)
         except (TypeError, ValueError) as error:

@@ -8,6 +8,8 @@ JSON in a text (`json_objects.py`), what counts as a level and what is storable 
 from __future__ import annotations
 
 import math
+import re
+import unicodedata
 from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
@@ -20,7 +22,6 @@ from radar_dagster.models.replies import (
     generation,
     judgement,
     outside_reasoning,
-    storable,
 )
 from radar_dagster.models.requests import GenerationRequest, JudgementRequest
 from radar_dagster.rubric.model import Scale
@@ -34,8 +35,19 @@ VERDICT_FIELDS = ("reasoning", "score", "rationale")
 #: said had it not said that.
 MASS_FLOOR = 0.5
 
+#: Probabilities that add up to more are none: rounding explains no larger excess over 1.
+MASS_CEILING = 1.01
+
 #: The detail of a verdict that was to be read from probabilities when there were none.
 NO_CANDIDATES = "the endpoint sent no token probabilities"
+
+# What follows is matched in texts without escapes, capitals and white space, see `_plain`.
+_QUOTES = "\"'`‘’“”"
+_ESCAPE = re.compile(r"\\+(?:u([0-9a-f]{4})|x([0-9a-f]{2})|[bfnrt])?", re.IGNORECASE)
+_SHOWN_SCORE = re.compile(rf"[{_QUOTES}{{,]score[{_QUOTES}]?[:=][{_QUOTES}]?([+-]?[0-9]{{1,9}})")
+_VALUE_OR_SIGN = re.compile(rf"([:=][{_QUOTES}])|\W")
+_LEFT_OUT = re.compile(r"\.{2,}")
+_FENCE_MARK = re.compile(r"```[ \t]*\w{0,20}")
 
 
 def read_generation(request: GenerationRequest, completion: Completion) -> Generation:  # noqa: ARG001 - as for verdicts
@@ -50,9 +62,12 @@ def read_generation(request: GenerationRequest, completion: Completion) -> Gener
 def read_judgement(request: JudgementRequest, completion: Completion) -> Judgement:
     """The verdict that a completion holds as a JSON object with all of `VERDICT_FIELDS`, or why there is none.
 
-    Of several verdicts the last in a fenced block counts, else the last; `detail` tells when their scores differ. One
-    that stands word for word in what was judged is a quotation and never counts. A completion that stopped at its limit
-    of tokens is `truncated`, even where an object is complete: what would have come next is unknown.
+    Of several verdicts with one score the last counts; verdicts whose scores differ are a `parse_error`, wherever they
+    stand, because taking one of them would be a guess. A verdict that repeats one from what the judge was shown (the
+    same score and the same reasoning or rationale, in whatever spelling, perhaps shortened) is a quotation and never
+    counts. Where a verdict with the same score was shown at all, one in the middle of prose is a `parse_error`: it may
+    be a quotation in other words. A completion that stopped at its limit of tokens is `truncated`, even where an object
+    is complete: what would have come next is unknown.
     """
     ended = _ended_early(completion)
     return _recorded(Judgement.failed(*ended) if ended else _verdict(request, completion.text), completion)
@@ -63,7 +78,8 @@ def read_judgement_from_probabilities(request: JudgementRequest, completion: Com
 
     `score` is the most probable level, the lowest of equals; `expected` is Σ level·p / Σ p over the levels. A level may
     come as several tokens ("3" and " 3"): they add up. Too little mass on levels (`MASS_FLOOR`) is a `parse_error`. The
-    limit of one token is meant to be reached, so it is no truncation here.
+    limit of one token is meant to be reached, so it is no truncation here. Numbers that can't be probabilities (one is
+    NaN, or they add up to more than `MASS_CEILING`) are a `parse_error`, too.
     """
     ended = _ended_early(completion, limit_is_meant=True)
     if ended:
@@ -109,11 +125,17 @@ def _counts(completion: Completion) -> str:
 
 
 class _Verdict(NamedTuple):
-    """A verdict, the JSON that it was read from, and whether that fills a fenced block."""
+    """A verdict, and whether it stands in the middle of prose: neither alone in the reply nor in a fenced block."""
 
-    text: str
-    fenced: bool
     judgement: Judgement
+    in_prose: bool
+
+
+class _Shown(NamedTuple):
+    """What of the texts that the judge was shown tells a quotation: scores of JSON objects, and all `_words`."""
+
+    scores: frozenset[int | None]
+    words: str
 
 
 def _verdict(request: JudgementRequest, reply: str) -> Judgement:
@@ -124,10 +146,14 @@ def _verdict(request: JudgementRequest, reply: str) -> Judgement:
     # Only what has a score can be a verdict; where nothing has one, the last object tells what is wrong.
     claims = [span for span in spans if '"score"' in text[span]] or spans[-1:]
     readings = [(span, _reading(text[span], request.criterion.scale)) for span in claims]
-    verdicts = [_Verdict(text[span], is_fenced(text, span), read) for span, read in readings if read.state is State.OK]
-    own = _without_quotations(verdicts, request)
+    prose = _has_prose(text, spans)
+    verdicts = [
+        _Verdict(read, prose and not is_fenced(text, span)) for span, read in readings if read.state is State.OK
+    ]
+    shown = _shown(request) if verdicts else _Shown(frozenset(), "")
+    own = [each for each in verdicts if not _is_quotation(each.judgement, shown)]
     if own:
-        return _last(own)
+        return _agreed(own, shown)
     if verdicts:
         return _no_verdict("the JSON object is copied from the text that was to be judged")
     if unclosed:
@@ -167,25 +193,66 @@ def _reading(text: str, scale: Scale) -> Judgement:
     return judgement(content["score"], scale, content["reasoning"], content["rationale"])
 
 
-def _without_quotations(verdicts: list[_Verdict], request: JudgementRequest) -> list[_Verdict]:
-    """Those that do not stand in what the judge was shown, however they are broken into lines there."""
-    if not verdicts:
-        return []
-    shown = _squeezed(storable("\n".join((request.response, request.task.prompt, request.task.source or ""))))
-    return [each for each in verdicts if _squeezed(storable(each.text)) not in shown]
+def _has_prose(text: str, objects: list[slice]) -> bool:
+    """Whether there are words outside of the objects and of the marks of fenced blocks."""
+    starts = [0, *(span.stop for span in objects)]
+    ends = [*(span.start for span in objects), len(text)]
+    outside = " ".join(text[start:end] for start, end in zip(starts, ends, strict=True))
+    return re.search(r"\w", _FENCE_MARK.sub(" ", outside)) is not None
 
 
-def _squeezed(text: str) -> str:
-    return "".join(text.split())
+def _agreed(verdicts: list[_Verdict], shown: _Shown) -> Judgement:
+    """The last of verdicts that are no quotations as far as can be told; `parse_error` where they leave a doubt."""
+    scores = list(dict.fromkeys(each.judgement.score for each in verdicts))
+    if len(scores) > 1:
+        told = ", ".join(map(str, scores))
+        return _no_verdict(f"the reply holds verdicts with different scores: {told}; expected one verdict")
+    if scores[0] in shown.scores and all(each.in_prose for each in verdicts):
+        return _no_verdict(
+            "the JSON object stands in the middle of prose, where it can't be told from a quotation of what was to be "
+            f"judged, which holds the score {scores[0]}, too; expected the JSON object alone"
+        )
+    return verdicts[-1].judgement
 
 
-def _last(verdicts: list[_Verdict]) -> Judgement:
-    chosen = ([each for each in verdicts if each.fenced] or verdicts)[-1].judgement
-    scores = list(dict.fromkeys(str(each.judgement.score) for each in verdicts))
-    if len(scores) == 1:
-        return chosen
-    told = f"the reply holds verdicts with the scores {', '.join(scores)}; {chosen.score} counts"
-    return chosen.model_copy(update={"detail": told})
+def _shown(request: JudgementRequest) -> _Shown:
+    plain = _plain("\n".join((request.response, request.task.prompt, request.task.source or "")))
+    # No parser here: a forgery may well be broken JSON, which the judge mends when it quotes it.
+    scores = frozenset(map(int, _SHOWN_SCORE.findall(plain)))
+    return _Shown(scores, _words(plain) if scores else "")
+
+
+def _is_quotation(verdict: Judgement, shown: _Shown) -> bool:
+    """Whether a verdict has a shown score and nothing else, or a text that begins a value in what was shown."""
+    if verdict.score not in shown.scores:
+        return False
+    texts = [_plain(text) for text in (verdict.reasoning, verdict.rationale) if text]
+    told = [text for text in texts if _words(text)]
+    return not told or any(_begins_value(text, shown.words) for text in told)
+
+
+def _begins_value(text: str, shown: str) -> bool:
+    """Whether a plain text is the beginning of a quoted value in `shown`; dots stand for something left out."""
+    position = 0
+    for index, piece in enumerate(_LEFT_OUT.split(text)):
+        words = _words(piece)
+        wanted = f":{words}" if words and index == 0 else words
+        position = shown.find(wanted, position)
+        if position < 0:
+            return False
+        position += len(wanted)
+    return True
+
+
+def _plain(text: str) -> str:
+    """A text as one may compare it with a copy: escapes resolved, in one form, one case, without white space."""
+    resolved = _ESCAPE.sub(lambda found: chr(int(found[1] or found[2] or "20", 16)), text)
+    return "".join(unicodedata.normalize("NFKC", resolved).casefold().split())
+
+
+def _words(plain: str) -> str:
+    """Letters and digits of a plain text, with a colon wherever a quoted value begins."""
+    return _VALUE_OR_SIGN.sub(lambda found: ":" if found[1] else "", plain)
 
 
 def _no_object(text: str) -> str:
@@ -197,11 +264,15 @@ def _no_verdict(detail: str) -> Judgement:
 
 
 def _expectation(scale: Scale, candidates: Iterable[Candidate]) -> Judgement:
-    by_token = {candidate.token: math.exp(min(candidate.logprob, 0.0)) for candidate in candidates}
-    if not by_token:
+    logprobs = {candidate.token: candidate.logprob for candidate in candidates}
+    if not logprobs:
         return _no_verdict(NO_CANDIDATES)
-    if any(math.isnan(p) for p in by_token.values()):
+    if any(math.isnan(logprob) for logprob in logprobs.values()):
         return _no_verdict("the endpoint sent a token probability that is no number")
+    by_token = {token: math.exp(min(logprob, 1.0)) for token, logprob in logprobs.items()}  # e is too much already
+    total = math.fsum(by_token.values())
+    if total > MASS_CEILING:
+        return _no_verdict(f"the endpoint sent token probabilities that add up to {total:.3f} or more, expected 1")
     names = {str(level): level for level in scale.levels}
     weights = dict.fromkeys(scale.levels, 0.0)
     for token, p in by_token.items():

@@ -164,6 +164,9 @@ def _place(fault: Any, document: Any) -> str:
     return out or "document"
 
 
+#: Keys of configurations whose values no message repeats: a key or a password may stand there by mistake.
+_MAY_BE_SECRET = frozenset({"api_key_env", "base_url", "ledger"})
+
 #: pydantic speaks of Python's types; who writes YAML knows lists, mappings and text.
 _WORDS = {
     "extra_forbidden": "unknown key",
@@ -189,6 +192,8 @@ def _expectation(fault: Any) -> str:
         return "expected text, found nothing"
     message = _WORDS.get(kind) or str(fault["msg"]).removeprefix("Value error, ")
     if kind in {"missing", "extra_forbidden"} or isinstance(shown, (dict, list, tuple)):
+        return message
+    if _MAY_BE_SECRET.intersection(fault["loc"]):
         return message
     if ", but " in message or (isinstance(shown, str) and repr(shown) in message):  # says already what was found
         return message

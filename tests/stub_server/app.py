@@ -200,6 +200,10 @@ class App:
         elif kind == "dropped_midway":
             record.status = DROPPED
             await wire.send_half(sent.status, sent.body, sent.content_type)
+        elif fault is not None and kind == "endless":
+            record.status = CLIENT_LEFT
+            lines = [fault.value.encode()] if fault.value else sent.body.splitlines()
+            await wire.send_endless(sent.status, sent.body, lines, fault.seconds or 0.0, sent.content_type)
         elif kind == "garbage_json_body":
             record.status = 200
             await wire.send(200, sent.body[: len(sent.body) // 3])

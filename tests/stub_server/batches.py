@@ -132,7 +132,8 @@ class Batches:
 
     def file_content(self, _wire: Wire, _body: bytes, ids: tuple[str, ...]) -> Sent:
         """GET /v1/files/{id}/content."""
-        return Sent(200, self._file(ids[0]).content, _LINES)
+        file = self._file(ids[0])
+        return Sent(200, self._spoilt(file.content) if file.purpose == "batch_output" else file.content, _LINES)
 
     def _file(self, identity: str) -> _File:
         if identity not in self._files:
@@ -171,7 +172,10 @@ class Batches:
         batch = self._openai_batch(ids[0])
         if self._ends_now(batch):
             self._end_openai(batch)
-        return Sent(200, as_json(_openai_batch(batch)))
+        shown = _openai_batch(batch)
+        if batch.polls <= self._settings.batch.late:
+            shown |= {"output_file_id": None, "error_file_id": None}
+        return Sent(200, as_json(shown))
 
     def cancel(self, _wire: Wire, _body: bytes, ids: tuple[str, ...]) -> Sent:
         """POST /v1/batches/{id}/cancel."""
@@ -263,7 +267,7 @@ class Batches:
         if batch.ended is None:
             raise RefusedError(404, anthropic_api.error("not_found_error", f"No results for batch {batch.id} yet"))
         lines = [as_json(_anthropic_line(result)) for result in batch.results]
-        return Sent(200, b"\n".join(lines) + b"\n", _LINES)
+        return Sent(200, self._spoilt(b"\n".join(lines) + b"\n"), _LINES)
 
     def cancel_messages(self, wire: Wire, _body: bytes, ids: tuple[str, ...]) -> Sent:
         """POST /v1/messages/batches/{id}/cancel."""
@@ -279,6 +283,10 @@ class Batches:
         return self._anthropic[identity]
 
     # Both
+
+    def _spoilt(self, content: bytes) -> bytes:
+        spoil = self._settings.batch.spoil
+        return content if spoil is None else b"".join(line + b"\n" for line in spoil(content.splitlines()))
 
     def _page(self, batches: Mapping[str, _Batch], after: str | None, limit: str | None) -> tuple[list[_Batch], bool]:
         newest = list(batches.values())[::-1]

@@ -28,6 +28,7 @@ TRANSPORT = (
     "reset",  # the same with a TCP reset
     "reply_lost",  # the work is done and billed, then the connection is closed before any byte
     "dropped_midway",  # closed after half of the body
+    "endless",  # after the body its lines again and again, one every `seconds` (default 0), or `value` (text) instead
     "stalled",  # no reply until the client gives up, or `seconds`, then a reply
     "slow",  # `seconds` (default 0.5) of extra latency
     "garbage_json_body",  # 200 with a body that is cut JSON

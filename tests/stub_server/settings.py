@@ -50,6 +50,8 @@ class BatchPlan:
     limit: most items; more is OpenAI's too_many_tasks, Anthropic's 413.
     half_on_cancel: a cancelled batch has results of half of its items, else of none.
     page: most batches on one page of a listing.
+    late: OpenAI's batches tell the files of their results only after so many polls in all.
+    spoil: what becomes of the lines of results, each time when they are read (not over HTTP).
     Single items go wrong by rules of the script.
     """
 
@@ -59,6 +61,8 @@ class BatchPlan:
     limit: int | None = None
     half_on_cancel: bool = True
     page: int = 20
+    late: int = 0
+    spoil: Callable[[list[bytes]], list[bytes]] | None = None
 
 
 @dataclass(slots=True)

@@ -9,7 +9,8 @@ import asyncio
 import json
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from itertools import cycle
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -80,6 +81,19 @@ class Wire:
         await self._start(status, body, content_type, None)
         await self._send({"type": "http.response.body", "body": body[: len(body) // 2], "more_body": True})
         await self.drop()
+
+    async def send_endless(
+        self, status: int, body: bytes, lines: Sequence[bytes], seconds: float, content_type: str
+    ) -> None:
+        """The body, and after it the lines over and over, until the client leaves."""
+        head = [(b"content-type", content_type.encode())]
+        await self._send({"type": "http.response.start", "status": status, "headers": head})
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+        for line in cycle(lines):
+            if self.gone:
+                return
+            await self._send({"type": "http.response.body", "body": line + b"\n", "more_body": True})
+            await asyncio.sleep(seconds)
 
     async def drop(self, *, reset: bool = False) -> None:
         """Close the connection, by a reset instead of a farewell if asked."""

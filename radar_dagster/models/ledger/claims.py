@@ -1,7 +1,7 @@
 """Claims: of all processes on one ledger, one alone pays for a call.
 
-A claim belongs to a worker (one ledger in one process) and counts for as long as the worker lives: its last heartbeat
-is recent, and its process still runs as far as this machine can tell.
+A claim belongs to a worker (one ledger in one process) and counts for as long as the worker lives: its process runs, as
+far as this machine can tell, or else its last heartbeat is recent. A process that is suspended runs.
 
 Here: who a worker is, telling the dead from the living, the statements that take and give back claims. Not here: when
 that happens (`ledger.py`, `writer.py`).
@@ -13,6 +13,7 @@ import os
 import socket
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -38,7 +39,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from radar_dagster.models.ledger.schema import CLAIMS, WORKERS
 
-#: A worker gives a sign of life this often, and is taken for dead after so much silence.
+#: A worker gives a sign of life this often. One whose process can't be seen is taken for dead after so much silence.
 HEARTBEAT_S: Final = 15.0
 SILENCE_S: Final = 60.0
 
@@ -46,7 +47,7 @@ SILENCE_S: Final = 60.0
 Clock = Callable[[], float] | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Worker:
     """One ledger in one process. `started` tells the process from a later one of the same id (None: unknown)."""
 
@@ -60,7 +61,13 @@ class Worker:
         """A new worker in this process."""
         pid = os.getpid()
         process = _process(pid)
-        return cls(uuid.uuid4().hex, _host(), pid, process.started if process else None)
+        worker = cls(uuid.uuid4().hex, _host(), pid, process.started if process else None)
+        _HERE[worker.id] = worker
+        return worker
+
+
+#: The workers of this process, for as long as they are in use.
+_HERE: weakref.WeakValueDictionary[str, Worker] = weakref.WeakValueDictionary()
 
 
 class _Process(NamedTuple):
@@ -178,25 +185,29 @@ def _upsert(dialect: str) -> Any:
 
 
 def _lives(other: Row[Any]) -> bool:
-    if other.silence_s > SILENCE_S:
-        return False
-    return other.host != _host() or _runs(other.pid, other.started)
+    runs = _runs(other.id, other.pid, other.started) if other.host == _host() else None
+    # A clock may jump, and a process be suspended while its calls are under way: silence only counts without proof.
+    return other.silence_s <= SILENCE_S if runs is None else runs
 
 
-def _runs(pid: int, started: int | None) -> bool:
-    """Whether the process that had this id and start still runs here; true where that can't be told."""
+def _runs(worker: str, pid: int, started: int | None) -> bool | None:
+    """Whether the process of this id and start, which is or was of this machine, still runs; None: can't be told."""
+    process = _process(pid)
+    if pid == os.getpid() and (process is None or process.started == started):
+        return worker in _HERE
     if os.name != "posix":
-        return True
+        return None
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True  # somebody else's, and /proc may hide it
-    process = _process(pid)
+        pass  # somebody else's, and /proc may hide it
     if process is None:
-        return True
-    return process.state not in "ZX" and started in (None, process.started)
+        return None
+    if process.state in "ZX" or started not in (None, process.started):
+        return False
+    return None if started is None else True
 
 
 def _process(pid: int) -> _Process | None:

@@ -52,6 +52,8 @@ class Store:
         #: How the ledger is called in messages: its path, or its URL without a password.
         self.name = self._url.database or "" if self.is_sqlite else _shown(self._url)
         self._engine: Engine | None = None
+        #: Which file it is (device, inode), whatever comes to stand at its path later.
+        self._file: tuple[int, int] | None = None
         if self.is_sqlite:
             self._create_file(Path(self.name))
         self.write(prepare)
@@ -63,8 +65,11 @@ class Store:
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run `work`, which changes nothing, in one transaction."""
-        with self._errors(), self._connected().connect() as connection:
-            return work(connection)
+        with self._errors():
+            engine = self._connected()
+            self._require_same_file()
+            with engine.connect() as connection:
+                return work(connection)
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in one transaction; when this returns, its effect is on disk. It may run several times."""
@@ -81,6 +86,7 @@ class Store:
         """Close the connections; the next use opens new ones."""
         if self._engine is not None:
             self._engine.dispose()
+        self._file = None
 
     def forget(self) -> None:
         """To be called in a forked process, before anything else: leave the parent's connections alone."""
@@ -89,15 +95,28 @@ class Store:
             self._engine = None
 
     def _write_once(self, work: Callable[[Connection], T]) -> T:
-        with self._connected().connect() as connection:
+        engine = self._connected()
+        self._require_same_file()
+        with engine.connect() as connection:
             connection.execution_options(radar_writes=True)
             with connection.begin():
-                return work(connection)
+                result = work(connection)
+                self._require_same_file()
+                return result
 
     def _connected(self) -> Engine:
+        if self.is_sqlite and self._file is None:
+            self._file = _identity(self.name)
+            if self._file is None:
+                raise OperationalError("its file is gone")
         if self._engine is None:
             self._engine = _sqlite(self._url) if self.is_sqlite else _postgres(self._url)
         return self._engine
+
+    def _require_same_file(self) -> None:
+        """What is written into a file that nobody can open any more is lost, and SQLite would not say so."""
+        if self._file is not None and _identity(self.name) != self._file:
+            raise OperationalError("its file was deleted, moved or replaced while it was in use")
 
     def _create_file(self, path: Path) -> None:
         """Create an empty file that its owner alone can read; SQLite gives its -wal and -shm the same permissions."""
@@ -170,6 +189,14 @@ def _file_url(path: str) -> URL:
     if not path or path == ":memory:":
         raise BadInputError("a call ledger must outlive its process: expected the path of a file")
     return URL.create("sqlite", database=str(Path(path).expanduser().absolute()))
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _shown(url: URL) -> str:

@@ -5,6 +5,7 @@ Here: what is sent, how replies are read, batches. Not here: what both protocols
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing
 from importlib import import_module
@@ -18,6 +19,7 @@ from radar_dagster.models.clients import BatchStatus, Client, ModelCard
 from radar_dagster.models.endpoints import Endpoint
 from radar_dagster.models.exchange import CallFailed, Completion, Exchange, Stop, Trouble, Usage
 from radar_dagster.models.providers.fields import (
+    CUT,
     UnreadableError,
     count_of,
     date_of,
@@ -26,6 +28,7 @@ from radar_dagster.models.providers.fields import (
     mapping_of,
     moment_of,
     name_of,
+    reason_of,
     text_of,
 )
 from radar_dagster.models.providers.http import http_options
@@ -34,11 +37,15 @@ from radar_dagster.models.providers.remote import CLOCKS_S, MOST_PAGES, NO_KEY, 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
+#: `pause_turn` asks for the turn to be continued, so what there is of it is cut. After `tool_use` nothing is missing:
+#: no tools are offered.
 _STOPS: Mapping[str, Stop] = {
-    "max_tokens": Stop.LENGTH,
-    "model_context_window_exceeded": Stop.LENGTH,
+    **dict.fromkeys(CUT, Stop.LENGTH),
+    "pause_turn": Stop.LENGTH,
     "refusal": Stop.REFUSAL,
 }
+#: An alias's page tells the dated name: `claude-x-1-0` and `claude-x-latest` are `claude-x-1-20250514` and the like.
+_ALIAS_END = re.compile(r"-(?:latest|0)$")
 _OUTPUT = "output_config"
 #: What the listing calls the things that `Capabilities` has names for.
 _LISTED = {"structured_outputs": "structured_output", "effort": "effort", "batch": "batch"}
@@ -123,7 +130,7 @@ class AnthropicClient(RemoteClient):
         if not isinstance(content, list):
             raise UnreadableError("the reply holds no content")
         blocks = [mapping_of(block) for block in content]
-        stop = _STOPS.get(text_of(reply.get("stop_reason")) or "", Stop.END)
+        stop = _STOPS.get(reason_of(reply.get("stop_reason")), Stop.END)
         details = mapping_of(reply.get("stop_details"))
         refusal = text_of(details.get("explanation")) or text_of(details.get("category"))
         return Completion(
@@ -136,6 +143,10 @@ class AnthropicClient(RemoteClient):
             served_model=name_of(reply.get("model")),
             provider_id=name_of(reply.get("id")),
         )
+
+    def _is_page_of(self, entry: Mapping[str, Any], name: str) -> bool:
+        identity = text_of(entry.get("id")) or ""
+        return super()._is_page_of(entry, name) or identity.startswith(f"{_ALIAS_END.sub('', name)}-")
 
     def _card(self, entry: Mapping[str, Any]) -> ModelCard:
         listed = mapping_of(entry.get("capabilities"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any
@@ -17,6 +18,14 @@ from radar_dagster.models.replies import storable
 
 #: A count of tokens above this is no count; it also keeps what databases take as an integer.
 _MOST_TOKENS = 10**12
+#: What servers of both protocols call a reply that was cut at a limit, in the spelling of `reason_of`. All other
+#: words that no protocol knows, and none at all (local servers often send none), count as a reply's own end: that it
+#: was cut is not known, and a verdict is only read where it is whole.
+CUT = frozenset({
+    "length", "max_tokens", "max_output_tokens", "max_completion_tokens", "max_new_tokens", "max_length",
+    "model_length", "output_length", "token_limit", "token_limit_reached", "context_length", "context_length_exceeded",
+    "context_window_exceeded", "model_context_window_exceeded", "truncated", "incomplete",
+})  # fmt: skip
 #: The longest name or id that is kept.
 _LONGEST_NAME = 200
 
@@ -64,6 +73,11 @@ def name_of(value: object) -> str | None:
     """A short text that can be stored: a model's name, an id."""
     text = text_of(value)
     return None if text is None else storable(text)[:_LONGEST_NAME]
+
+
+def reason_of(value: object) -> str:
+    """Why a reply ended, as a server says it, in small letters with underscores; empty when it does not say."""
+    return "_".join(re.split(r"[\s_-]+", (text_of(value) or "").strip().lower()))
 
 
 def count_of(value: object) -> int | None:

@@ -6,11 +6,14 @@ about parameters and models (`refusals.py`), what a client does about it (`remot
 
 from __future__ import annotations
 
+import base64
 import math
 import re
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from functools import cache
@@ -33,8 +36,8 @@ CONNECT_S = 4.0
 _IDLE_S = 4.0
 #: No reply of a language model is as long as this; a body that goes on is given up.
 LARGEST_BODY = 32 * 2**20
-#: The same for one that is compressed, which may grow a thousandfold.
-_LARGEST_COMPRESSED = 2**20
+#: What `Content-Encoding` says of a body that can be read as it comes; some servers name the charset there.
+_PLAIN = frozenset({"", "identity", "utf-8"})
 #: Bodies without a limit, which are read line by line: files, and results of batches.
 _READ_BY_LINES = ("/content", "/results")
 #: A wish to be called again later than this is no wish, but nonsense.
@@ -42,18 +45,48 @@ _LONGEST_WISH_S = 86_400.0
 _LONGEST_MESSAGE = 300
 #: A server's words inside a message that has advice of ours too.
 _LONGEST_QUOTATION = 180
+#: Characters of a key below which it may be a word.
+_SHORTEST_SECRET = 12
 
 RequestHook = Callable[[httpx2.Request], Awaitable[None]]
 
 
-class _BodyTooLargeError(Exception):
-    """A body that is longer than any reply."""
+class _UnwantedBodyError(Exception):
+    """A body that is not read; the message says why."""
+
+
+@dataclass(slots=True)
+class Journey:
+    """How far a request came: whether it has `left`, so that the endpoint may have done the work."""
+
+    left: bool = False
+
+
+_JOURNEY: ContextVar[Journey | None] = ContextVar("journey", default=None)
+
+
+@contextmanager
+def journey() -> Iterator[Journey]:
+    """Follow the request that is made inside."""
+    followed = Journey()
+    token = _JOURNEY.set(followed)
+    try:
+        yield followed
+    finally:
+        _JOURNEY.reset(token)
+
+
+async def _leave(_request: httpx2.Request) -> None:
+    followed = _JOURNEY.get()
+    if followed is not None:
+        followed.left = True
 
 
 class HttpOptions(TypedDict):
     """Arguments of an `httpx2.AsyncClient`."""
 
     verify: ssl.SSLContext
+    headers: Mapping[str, str]
     timeout: httpx2.Timeout
     limits: httpx2.Limits
     follow_redirects: bool
@@ -66,11 +99,13 @@ def http_options(endpoint: Endpoint, credentials: Mapping[str, str]) -> HttpOpti
 
     An endpoint for which the SDK's environment variables are not meant sees the headers of the protocol and
     `credentials` (which may be none), whatever the SDK made of its environment. Redirects are not followed: they
-    would carry the key to another address.
+    would carry the key to another address. Bodies are wanted as they are: a few compressed kilobytes can hold
+    gigabytes, and they are in memory before anybody can count them.
     """
-    hooks: list[RequestHook] = [] if endpoint.takes_environment else [_only_protocol(credentials)]
+    hooks: list[RequestHook] = [_leave] if endpoint.takes_environment else [_only_protocol(credentials), _leave]
     options = HttpOptions(
         verify=_certificates(),
+        headers={"Accept-Encoding": "identity"},
         timeout=httpx2.Timeout(endpoint.timeout_s, connect=CONNECT_S),
         limits=httpx2.Limits(
             max_connections=endpoint.concurrency,
@@ -111,24 +146,47 @@ def _only_protocol(credentials: Mapping[str, str]) -> RequestHook:
 
 
 async def _bound(response: httpx2.Response) -> None:
-    if not response.request.url.path.endswith(_READ_BY_LINES):
-        plain = response.headers.get("content-encoding", "identity").lower() == "identity"
-        response.stream = _BoundStream(response.stream, LARGEST_BODY if plain else _LARGEST_COMPRESSED)
+    encodings = response.headers.get_list("content-encoding", split_commas=True)
+    compressed = [name for name in encodings if name.strip().lower() not in _PLAIN]
+    if compressed and response.is_success:
+        raise _UnwantedBodyError(
+            f"the reply is compressed ({', '.join(compressed)}), although that was not asked for, and was not read; "
+            "switch compression off at the server or at the proxy before it"
+        )
+    if compressed:  # the status alone tells most of a failure
+        del response.headers["content-encoding"]
+        response.stream = _UnreadStream(response.stream)
+    elif not response.request.url.path.endswith(_READ_BY_LINES):
+        response.stream = _BoundStream(response.stream)
+
+
+class _UnreadStream(httpx2.AsyncByteStream):
+    """A body that is passed over."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        nothing: tuple[bytes, ...] = ()
+        for chunk in nothing:
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
 
 
 class _BoundStream(httpx2.AsyncByteStream):
-    """A body that must end within a number of bytes."""
+    """A body that must end within `LARGEST_BODY` bytes."""
 
-    def __init__(self, stream: Any, most: int) -> None:
+    def __init__(self, stream: Any) -> None:
         self._stream = stream
-        self._most = most
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         read = 0
         async for chunk in self._stream:
             read += len(chunk)
-            if read > self._most:
-                raise _BodyTooLargeError
+            if read > LARGEST_BODY:
+                raise _UnwantedBodyError("the reply is too large")
             yield chunk
 
     async def aclose(self) -> None:
@@ -151,17 +209,21 @@ class Place:
         return CallFailed(trouble, f"endpoint {self.endpoint}, model {self.model}: {message}", **more)
 
 
-def failed_on_the_way(place: Place, error: BaseException, sent: Mapping[str, Any]) -> CallFailed:
-    """A failure without a reply: what the SDK raised, or what it wrapped."""
+def failed_on_the_way(place: Place, error: BaseException, sent: Mapping[str, Any], *, left: bool = False) -> CallFailed:
+    """A failure without a reply: what the SDK raised, or what it wrapped. `left`: the request went out before."""
     cause = _cause(error)
     words = str(cause).strip() or type(cause).__name__
     if isinstance(cause, _NEVER_CONNECTED):
         return place.failed(Trouble.UNREACHABLE, f"no connection to {place.url}: {_plain(cause, words)}", sent=sent)
     if isinstance(cause, _NEVER_SENT):
         return place.failed(Trouble.TRANSIENT, f"the request could not be sent: {words}", sent=sent)
-    if isinstance(cause, _BodyTooLargeError):
-        return place.failed(Trouble.REJECTED, "the reply is too large", may_be_billed=True, sent=sent)
-    if isinstance(cause, httpx2.LocalProtocolError) or (not isinstance(cause, _HTTP) and cause is error):
+    if isinstance(cause, _UnwantedBodyError):
+        return place.failed(Trouble.REJECTED, words, may_be_billed=True, sent=sent)
+    is_foreign = not isinstance(cause, _HTTP) and cause is error
+    if is_foreign and left:
+        words = f"the reply can't be read: {type(cause).__name__}: {words}"
+        return place.failed(Trouble.REJECTED, words, may_be_billed=True, sent=sent)
+    if is_foreign or isinstance(cause, httpx2.LocalProtocolError):
         return place.failed(Trouble.REJECTED, f"the request can't be sent: {type(cause).__name__}: {words}", sent=sent)
     is_late = isinstance(cause, httpx2.TimeoutException | TimeoutError)
     words = "no reply in time (timeout_s)" if is_late else f"the connection broke: {words}"
@@ -178,7 +240,7 @@ def _cause(error: BaseException) -> BaseException:
     """The HTTP library's own exception inside the SDK's."""
     seen = error
     for _ in range(5):
-        if isinstance(seen, (*_HTTP, _BodyTooLargeError)) or seen.__cause__ is None:
+        if isinstance(seen, (*_HTTP, _UnwantedBodyError)) or seen.__cause__ is None:
             return seen
         seen = seen.__cause__
     return seen
@@ -319,19 +381,64 @@ def redacted(text: str, keys: Iterable[str], longest: int = _LONGEST_MESSAGE) ->
 
     `keys` are the secrets that were sent; whatever looks like one goes too.
     """
-    text = _SECRETS.sub("[redacted]", without_keys(text, keys))
+    text = _SECRETS.sub("[redacted]", _without_keys(text, keys))
     text = " ".join(storable(text).split())
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
-def without_keys(text: str, keys: Iterable[str]) -> str:
-    """The text with every one of the keys replaced, as it is and as it would stand in an address."""
-    spellings = {spelling for key in keys if key for spelling in (key, quote(key, safe=""))}
-    for secret in sorted(spellings, key=len, reverse=True):
+def _without_keys(text: str, keys: Iterable[str]) -> str:
+    """The text with every one of the keys replaced; without escapes where these hide one."""
+    spellings = spellings_of(keys)
+    text = _replaced(text, spellings)
+    plain = _unescaped(text)
+    hidden = any(len(secret) >= _SHORTEST_SECRET and secret in plain for secret in spellings)
+    return _replaced(plain, spellings) if hidden else text
+
+
+def _replaced(text: str, spellings: Iterable[str]) -> str:
+    for secret in spellings:
         if secret in text:
             # A short one is no secret and may be part of words.
             text = text.replace(secret, "[redacted]") if len(secret) >= 8 else _whole(secret).sub("[redacted]", text)
     return text
+
+
+def spellings_of(keys: Iterable[str]) -> list[str]:
+    """Each key as it is, as it would stand in an address and in base64, the longest first."""
+    spellings = {spelling for key in keys if key for spelling in (key, quote(key, safe=""), *_in_base64(key))}
+    return sorted(spellings, key=len, reverse=True)
+
+
+def _in_base64(key: str) -> Iterator[str]:
+    """What of a key is the same in base64 wherever in a text it stands; a short one has nothing of the kind."""
+    if len(key) < _SHORTEST_SECRET:
+        return
+    for before in range(3):
+        whole = base64.b64encode(b"\0" * before + key.encode())
+        told = whole[4 if before else 0 : (len(key) + before) // 3 * 4].decode()
+        yield told
+        yield told.replace("+", "-").replace("/", "_")
+
+
+def is_secret(key: str) -> bool:
+    """Whether a key can be told from a word. Local servers take `none`, `EMPTY`, `ollama`, which texts hold too."""
+    return len(key) >= _SHORTEST_SECRET and any(map(str.isdigit, key)) and any(map(str.isalpha, key))
+
+
+def tells(text: str, spellings: Iterable[str]) -> bool:
+    """Whether a text holds one of the spellings, be it in the escapes of JSON that are read later."""
+    plain = _unescaped(text)
+    return any(spelling in text or spelling in plain for spelling in spellings)
+
+
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+
+
+def _unescaped(text: str) -> str:
+    r"""Without the escapes of JSON by which a key can be written: `\u0073` and `\/`."""
+    if "\\" not in text:
+        return text
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else found[2], text)
 
 
 def _whole(word: str) -> re.Pattern[str]:

@@ -20,6 +20,7 @@ from radar_dagster.models.endpoints import Endpoint
 from radar_dagster.models.exchange import CallFailed, Candidate, Completion, Exchange, Stop, Trouble, Usage
 from radar_dagster.models.providers import refusals
 from radar_dagster.models.providers.fields import (
+    CUT,
     UnreadableError,
     candidate_of,
     count_of,
@@ -30,6 +31,7 @@ from radar_dagster.models.providers.fields import (
     moment_of,
     name_of,
     named_type,
+    reason_of,
     text_of,
 )
 from radar_dagster.models.providers.http import http_options
@@ -45,7 +47,7 @@ MOST_CANDIDATES = 20
 
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _STOPS: Mapping[str, Stop] = {
-    "length": Stop.LENGTH, "max_tokens": Stop.LENGTH, "model_length": Stop.LENGTH,
+    **dict.fromkeys(CUT, Stop.LENGTH),
     "content_filter": Stop.FILTER, "safety": Stop.FILTER, "recitation": Stop.FILTER, "refusal": Stop.REFUSAL,
 }  # fmt: skip
 #: The server gave up in the middle: vLLM, OpenRouter, DeepSeek.
@@ -151,7 +153,7 @@ class OpenAIClient(RemoteClient):
         message = choice.get("message")
         if not isinstance(message, dict):
             raise UnreadableError("the reply holds no choice with a message")
-        reason = (text_of(choice.get("finish_reason")) or "").lower()
+        reason = reason_of(choice.get("finish_reason"))
         if reason in _INTERRUPTED:
             raise UnreadableError(f"the endpoint gave up in the middle of the reply ({reason})")
         text, refusal, reasoning = _contents(message)

@@ -11,8 +11,10 @@ import importlib
 import inspect
 import re
 import sys
+import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from radar_dagster.errors import BadInputError
@@ -128,12 +130,23 @@ def connect(spec: ModelSpec) -> Model:
     return PythonGeneratorAndVerifier(spec.model, target, options, version)
 
 
+#: Module -> hash of its file when it was first asked for: what runs is what was imported, whatever the file says now.
+_IMPORTED: weakref.WeakKeyDictionary[ModuleType, str] = weakref.WeakKeyDictionary()
+
+
 def _version(module_name: str, target: Any) -> str:
     """The object's own `version` if it has one, else a hash of the file of its module (not of what that imports)."""
     told = getattr(target, "version", None)
     if isinstance(told, (str, int, float)) and not isinstance(told, bool):
         return str(told)
-    source = inspect.getsourcefile(sys.modules[module_name]) if hasattr(sys.modules[module_name], "__file__") else None
+    module = sys.modules[module_name]
+    if module not in _IMPORTED:
+        _IMPORTED[module] = _hash_of(module)
+    return _IMPORTED[module]
+
+
+def _hash_of(module: ModuleType) -> str:
+    source = inspect.getsourcefile(module) if hasattr(module, "__file__") else None
     if source is None or not Path(source).is_file():
         return ""
     return hashlib.sha256(Path(source).read_bytes()).hexdigest()[:16]

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from urllib.parse import quote
 
@@ -25,15 +26,18 @@ from radar_dagster.models.clients import ModelCard
 from radar_dagster.models.endpoints import Endpoint
 from radar_dagster.models.exchange import CallFailed, Completion, Exchange, Trouble
 from radar_dagster.models.providers import refusals
-from radar_dagster.models.providers.fields import UnreadableError, items_of, json_object, mapping_of
+from radar_dagster.models.providers.fields import UnreadableError, items_of, json_object, mapping_of, text_of
 from radar_dagster.models.providers.http import (
     CALL_ID_HEADER,
     Place,
     failed_on_the_way,
     failed_with_status,
+    is_secret,
+    journey,
     lines_of,
     redacted,
-    without_keys,
+    spellings_of,
+    tells,
 )
 from radar_dagster.models.providers.learning import Learnt
 from radar_dagster.models.providers.refusals import Complaint
@@ -44,6 +48,8 @@ NO_KEY = "none"
 _RESERVED = frozenset({"model", "messages", "system", "stream", "n"})
 #: Seconds for handing in a batch, which may be large.
 UPLOAD_S = 600.0
+#: Seconds of waiting for the lines of a long body, all in all; `timeout_s` where that is longer.
+LONGEST_READ_S = 600.0
 #: How far `find_batch` looks: pages of the listing, and seconds by which two clocks may differ.
 MOST_PAGES = 50
 CLOCKS_S = 300.0
@@ -54,6 +60,9 @@ _STATUS_OF_KIND = {
     "invalid_request_error": 400, "authentication_error": 401, "billing_error": 402, "permission_error": 403,
     "not_found_error": 404, "request_too_large": 413, "rate_limit_error": 429, "overloaded_error": 529,
 }  # fmt: skip
+
+#: Whatever a server can say in a reply.
+_TEXTS = ("text", "refusal", "reasoning", "served_model", "provider_id")
 
 Ask = Callable[[Any], Awaitable[httpx2.Response]]
 
@@ -95,6 +104,8 @@ class RemoteClient(ABC):
         self._sdk: Any = None  # the two SDKs have no type in common
         self._loop: asyncio.AbstractEventLoop | None = None
         self._keys: tuple[str, ...] = ()
+        #: What no reply may hold.
+        self._secrets: Sequence[str] = ()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -166,30 +177,35 @@ class RemoteClient(ABC):
         reply: Mapping[str, Any] = {}
         try:
             reply = json_object(content) if isinstance(content, bytes) else content
-            return self._without_keys(self._completion(reply, sent.shown))
+            completion = self._completion(reply, sent.shown)
         except UnreadableError as error:
             # Gateways send errors with a status of 200; they are read as what they are.
             if isinstance(reply.get("error"), dict | str) and reply["error"]:
                 raise self._failed_without_status(reply, sent) from None
             raise self._place.failed(Trouble.TRANSIENT, str(error), may_be_billed=True, sent=sent.shown) from None
+        if self._secrets and self._tells_a_key(completion):
+            # With the key it must not be stored, and without it would no longer be what the model said.
+            words = "the reply repeats the key; it was not kept"
+            raise self._place.failed(Trouble.REJECTED, words, may_be_billed=True, sent=sent.shown)
+        return completion
 
-    def _without_keys(self, completion: Completion) -> Completion:
-        """A server that repeats the headers of a request must not get the key into a table."""
-        if not any(key in text for key in self._keys for text in (completion.text, completion.reasoning or "")):
-            return completion
-        reasoning = completion.reasoning and without_keys(completion.reasoning, self._keys)
-        return replace(completion, text=without_keys(completion.text, self._keys), reasoning=reasoning)
+    def _tells_a_key(self, completion: Completion) -> bool:
+        """A server may repeat the headers of a request in all that it says."""
+        said = [getattr(completion, name) or "" for name in _TEXTS]
+        said += [candidate.token for candidate in completion.candidates or ()]
+        return any(tells(text, self._secrets) for text in said)
 
     # Asking the endpoint:
 
     async def _ask(self, ask: Ask, sent: Sent = _NOTHING, seconds: float | None = None) -> httpx2.Response:
         """One request, given up after `seconds`; CallFailed for whatever goes wrong."""
         sdk = self._connected()
-        try:
-            async with asyncio.timeout(seconds or self._endpoint.timeout_s):
-                return await ask(sdk)
-        except Exception as error:  # whatever an SDK raises concerns this one call, and the run goes on without it
-            raise self._failure(error, sent) from None
+        with journey() as way:
+            try:
+                async with asyncio.timeout(seconds or self._endpoint.timeout_s):
+                    return await ask(sdk)
+            except Exception as error:  # whatever an SDK raises concerns this one call, and the run goes on without it
+                raise self._failure(error, sent, left=way.left) from None
 
     async def _json(self, ask: Ask, seconds: float | None = None) -> Mapping[str, Any]:
         """One request whose reply is a JSON object."""
@@ -203,13 +219,25 @@ class RemoteClient(ABC):
         return await self._json(lambda sdk: sdk.get(path, cast_to=httpx2.Response))
 
     async def _lines(self, path: str) -> AsyncGenerator[bytes]:
-        """The lines of a long body, as they arrive."""
+        """The lines of a long body, as they arrive; CallFailed when their end is too long in coming."""
         response = await self._ask(lambda sdk: sdk.get(path, cast_to=httpx2.Response, stream=True))
+        most = left = max(LONGEST_READ_S, self._endpoint.timeout_s)
+        lines = lines_of(response)
         try:
-            async for line in lines_of(response):
+            while left > 0:
+                start = time.monotonic()
+                async with asyncio.timeout(left):
+                    line = await anext(lines, None)
+                if line is None:
+                    return
+                left -= time.monotonic() - start  # what is done with a line takes its own time
                 yield line
+            raise TimeoutError
+        except TimeoutError:
+            words = f"the results had no end within {most:g} s (or timeout_s, if longer)"
+            raise self._place.failed(Trouble.TRANSIENT, words) from None
         except Exception as error:  # the same as for one request
-            raise failed_on_the_way(self._place, error, {}) from None
+            raise failed_on_the_way(self._place, error, {}, left=True) from None
         finally:
             await response.aclose()
 
@@ -220,6 +248,7 @@ class RemoteClient(ABC):
             try:
                 key = self._endpoint.api_key(self.endpoint_name)
                 self._keys = (key,) if key else ()
+                self._secrets = spellings_of(filter(is_secret, self._keys))
                 self._sdk = self._connect(key)
             except OperationalError as error:
                 raise CallFailed(Trouble.FATAL, str(error)) from None
@@ -244,10 +273,10 @@ class RemoteClient(ABC):
             model = f"{model} (sent as {self.wire_model})"
         return Place(self.endpoint_name, model, endpoint.url, endpoint.key_variable, self._keys)
 
-    def _failure(self, error: Exception, sent: Sent) -> CallFailed:
+    def _failure(self, error: Exception, sent: Sent, *, left: bool) -> CallFailed:
         response = getattr(error, "response", None)
         if not isinstance(response, httpx2.Response):
-            return failed_on_the_way(self._place, error, sent.shown)
+            return failed_on_the_way(self._place, error, sent.shown, left=left)
         content = response.content if response.is_stream_consumed else b""
         return self._failed(response.status_code, response.headers, refusals.complaint_in(content), sent)
 
@@ -285,7 +314,7 @@ class RemoteClient(ABC):
         names = tuple(dict.fromkeys((self.wire_model, self.model)))
         for name in names:
             entry = await self._page(f"{self.models}/{quote(name, safe='')}")
-            if isinstance(entry.get("id"), str):
+            if self._is_page_of(entry, name):
                 return self._card(entry)
         listing = await self._page(self.listing)
         entries = items_of(listing.get("data"))
@@ -294,6 +323,12 @@ class RemoteClient(ABC):
             if any(name in names for name in (entry.get("id"), *items_of(entry.get("aliases")))):
                 return self._card(entry)
         return ModelCard(listed=False if entries else None, capabilities={})
+
+    def _is_page_of(self, entry: Mapping[str, Any], name: str) -> bool:
+        """Whether an object is the model's page: servers answer what they don't know with all kinds of things."""
+        # Gemini's names have a folder before them.
+        names = {text.removeprefix("models/").casefold() for text in (entry.get("id"), name) if isinstance(text, str)}
+        return text_of(entry.get("id")) is not None and len(names) == 1
 
     async def _page(self, path: str) -> Mapping[str, Any]:
         """A page's object; an empty one where there is no such page."""

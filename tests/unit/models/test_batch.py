@@ -319,6 +319,169 @@ def test_calls_without_a_result_are_handed_in_again(desk: Desk) -> None:
     assert all("without a result" in detail for detail in details)
 
 
+# Results that can't be read.
+
+
+def spoil(desk: Desk, change: Callable[[list[bytes]], list[bytes]], times: int = 1_000) -> list[int]:
+    """Change the lines of results, the first so many times that they are read; how many lines each reading had."""
+    readings: list[int] = []
+
+    def spoilt(lines: list[bytes]) -> list[bytes]:
+        readings.append(len(lines))
+        return change(lines) if len(readings) <= times else lines
+
+    desk.stub.settings.batch = BatchPlan(spoil=spoilt)
+    return readings
+
+
+def renamed(lines: list[bytes]) -> list[bytes]:
+    """The same results under ids of nobody's."""
+    told = [json.loads(line) for line in lines]
+    return [json.dumps({**line, "custom_id": f"../{number}"}).encode() for number, line in enumerate(told)]
+
+
+SPOILT = {
+    "cut lines": lambda lines: [line[: len(line) // 2] for line in lines],
+    "foreign ids": renamed,
+    "a cut body": lambda lines: lines[:1],
+    "nothing": lambda lines: [],
+}
+each_way = pytest.mark.parametrize("change", SPOILT.values(), ids=SPOILT)
+
+
+@both_protocols
+@each_way
+def test_results_that_can_be_read_only_later_are_waited_for(desk: Desk, change: Any) -> None:
+    readings = spoil(desk, change, times=2)
+    works = desk.works(range(4))
+    assert states(desk.ask(works)) == {"ok": 4}
+    assert readings == [4] * 3
+    assert len(desk.stub.log.items) == 4
+    assert [row.attempt for row in desk.rows(works)] == [1] * 4
+
+
+def test_files_of_results_that_are_named_late_are_waited_for(desk: Desk) -> None:
+    desk.stub.settings.batch = BatchPlan(polls=1, late=4)
+    assert states(desk.ask(desk.works(range(4)))) == {"ok": 4}
+    assert len(desk.stub.log.items) == 4
+
+
+@both_protocols
+@each_way
+def test_calls_that_are_done_but_never_readable_may_be_billed_and_are_not_bought_again(desk: Desk, change: Any) -> None:
+    readings = spoil(desk, change)
+    works = desk.works(range(4))
+    budget = Budget(Decimal(1))
+    outcomes = desk.ask(works, budget=budget)
+    lost = [outcome for outcome in outcomes if outcome.reply.state.value != "ok"]
+    assert len(lost) == (3 if change is SPOILT["a cut body"] else 4)
+    for outcome in lost:
+        assert outcome.reply.state.value == "transport_error"
+        assert "result that can be read" in (outcome.reply.detail or "")
+        assert outcome.reply.usd is None
+        assert outcome.entry is not None
+        assert (outcome.entry.attempt, outcome.entry.final, outcome.entry.usd) == (1, True, None)
+    assert 2 <= len(readings) <= 6
+    assert desk.submitted == 1
+    assert len(desk.stub.log.items) == 4
+    known = sum(Decimal(str(row.usd)) for row in desk.rows(works) if row.usd is not None)
+    worst = [PRICES.worst_case("stub/judge", Endpoint(**desk.settings), work.exchange, batch=True)
+             for work, outcome in zip(works, outcomes, strict=True) if outcome in lost]  # fmt: skip
+    assert budget.spent == known + sum(each for each in worst if each is not None)
+    assert budget.reserved == 0
+    assert desk.ledger.open_batches("stub", "stub/judge") == []
+
+
+def test_the_next_run_asks_anew_for_what_could_not_be_read(desk: Desk) -> None:
+    works = desk.works(range(3))
+    spoil(desk, SPOILT["cut lines"])
+    desk.ask(works)
+    desk.stub.settings.batch = BatchPlan()
+    assert states(desk.ask(works)) == {"ok": 3}
+    assert desk.submitted == 2
+
+
+def test_a_batch_without_counts_that_has_completed_is_taken_to_be_done(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poll = desk.stub.app.batches.poll
+    route = next(each for each in desk.stub.app._routes if each.answer == poll)
+
+    def without_counts(*args: Any) -> Any:
+        sent = poll(*args)
+        return sent._replace(body=json.dumps({**json.loads(sent.body), "request_counts": None}).encode())
+
+    routes = [each._replace(answer=without_counts) if each is route else each for each in desk.stub.app._routes]
+    monkeypatch.setattr(desk.stub.app, "_routes", routes)
+    spoil(desk, SPOILT["a cut body"])
+    assert states(desk.ask(desk.works(range(3)))) == {"ok": 1, "transport_error": 2}
+    assert len(desk.stub.log.items) == 3
+
+
+@both_protocols
+def test_a_line_of_a_call_that_was_not_done_makes_up_for_none_that_was(desk: Desk) -> None:
+    """The count of what is done is compared with calls that were made, not with lines."""
+    desk.stub.settings.script = Script([Rule("expired", times=2, contains="Response 1")])
+    readings = spoil(desk, lambda lines: [line for line in lines if b"expired" in line], times=1)
+    works = desk.works(range(4))
+    assert states(desk.ask(works)) == {"ok": 4}
+    assert len(readings) >= 2
+    assert [(row.attempt, row.state, row.usd == 0) for row in desk.rows(works[1:2])] == [
+        (1, "transport_error", True), (2, "transport_error", True), (3, "ok", False),
+    ]  # fmt: skip
+    assert all(len(desk.rows([work])) == 1 for work in (works[0], *works[2:]))
+
+
+def test_a_batch_that_is_taken_up_and_has_foreign_results_alone_is_not_bought_again_if_it_bears_our_mark(
+    desk: Desk,
+) -> None:
+    works = desk.works(range(3))
+    interrupted_while_polling(desk, works)
+    spoil(desk, renamed)
+    assert states(desk.ask(works)) == {"transport_error": 3}
+    assert desk.submitted == 1
+
+
+# Results without an end.
+
+
+@both_protocols
+@pytest.mark.parametrize(("line", "pause"), [("garbage", 0.0), ('{"custom_id": "x"}', 0.0), (None, 0.02)])
+def test_results_that_never_end_are_given_up_with_what_was_read(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, line: str | None, pause: float
+) -> None:
+    monkeypatch.setattr(batch_desk, "READING_S", 0.1)
+    monkeypatch.setattr(batch_desk, "_READ_AGAIN", (1, 1))
+    desk.settings["timeout_s"] = 0.5
+    spoil(desk, SPOILT["a cut body"])
+    desk.stub.settings.script = Script([Rule("endless", path=desk.results_path, value=line, seconds=pause)])
+    began = time.monotonic()
+    assert states(desk.ask(desk.works(range(3)))) == {"ok": 1, "transport_error": 2}
+    assert time.monotonic() - began < 10
+    assert len(desk.stub.log.items) == 3
+
+
+@both_protocols
+def test_results_that_never_end_but_hold_all_of_ours_are_enough(desk: Desk) -> None:
+    desk.stub.settings.script = Script([Rule("endless", path=desk.results_path, seconds=0.01)])
+    began = time.monotonic()
+    assert states(desk.ask(desk.works(range(3)))) == {"ok": 3}
+    assert time.monotonic() - began < 5
+
+
+@both_protocols
+def test_a_flood_of_foreign_results_is_left_before_it_ends(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_desk, "_READ_AGAIN", (1,))
+
+    def flood(lines: list[bytes]) -> list[bytes]:
+        return [b'{"custom_id": "%d"}' % number for number in range(1_000 + 10 * 3 + 1)] + lines
+
+    spoil(desk, flood)
+    assert states(desk.ask(desk.works(range(3)))) == {"transport_error": 3}
+    spoil(desk, lambda lines: flood(lines)[1:])  # one less
+    assert states(desk.ask(desk.works(range(3)))) == {"ok": 3}
+
+
 # Many calls.
 
 

@@ -81,6 +81,17 @@ def test_a_provider_that_bills_more_than_it_can_is_counted_and_ends_the_run() ->
     assert budget.spent == Decimal("3.25")
 
 
+def test_a_shortage_tells_whether_more_was_spent_than_allowed_and_why() -> None:
+    budget = Budget(Decimal("1.50"))
+    budget.settle(taken(budget, "1"), Decimal("1.0000"))
+    assert budget.shortage == "the budget of $1.50 leaves no room for this call"
+    budget.settle(taken(budget, "0.5"), Decimal("9.2000"))
+    assert budget.shortage == (
+        "$10.2 of a budget of $1.50 is spent, because a call cost more than it should have been able to"
+    )
+    assert Budget(Decimal(1), spent=Decimal(20)).shortage == "$20 of a budget of $1 is spent"
+
+
 def test_an_unknown_price_is_refused_under_a_limit_with_words_that_name_the_model_and_the_key() -> None:
     budget = Budget(Decimal(5))
     with pytest.raises(OperationalError, match=r'local/m.*`prices: \{"local/m": \{input: …, output: …\}\}`') as error:

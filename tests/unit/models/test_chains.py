@@ -72,6 +72,12 @@ LOST = State.TRANSPORT_ERROR.value
         ([DROPPED] * 9, [LOST] * 9),
         ([GONE, GONE, GONE, GONE, OK], [LOST] * 4 + ["ok"]),
         ([REJECTED], [LOST]),
+        ([CUT, REJECTED], ["truncated", "truncated"]),
+        ([CUT, BUSY, REJECTED], ["truncated", LOST, "truncated"]),
+        ([PARSE, REJECTED], ["parse_error", "parse_error"]),
+        ([PARSE, CUT, REJECTED], ["parse_error", "truncated", "truncated"]),
+        ([CUT, BUSY, BUSY, BUSY], ["truncated", LOST, LOST, LOST]),
+        ([CUT, FATAL], ["truncated", LOST]),
         ([FATAL], [LOST]),
     ],
 )
@@ -89,6 +95,45 @@ def test_a_call_that_a_content_filter_refuses_is_filtered() -> None:
     ended = step(chain(), failure(Trouble.REJECTED, status=400, state=State.FILTERED))
     assert ended.reply is not None
     assert (ended.reply.state, ended.entry.state, ended.entry.status) == (State.FILTERED, "filtered", 400)
+
+
+@pytest.mark.parametrize(("paid", "following"), [(CUT, "a larger limit"), (PARSE, "a repair")])
+def test_what_was_paid_counts_when_what_was_to_follow_is_refused(paid: str, following: str) -> None:
+    tried = chain()
+    first = step(tried, paid)
+    ended = step(tried, failure(REJECTED, status=400, sent={"max_tokens": 10**6}))
+    assert first.reply is None
+    assert ended.reply is not None
+    detail = f"it was a {paid}; {following} was refused: it went wrong"
+    assert (ended.reply.state, ended.reply.detail) == (State(paid), detail)
+    assert (ended.reply.usd, ended.reply.input_tokens, ended.reply.output_tokens) == (0.25, 10, 5)
+    assert ended.reply.parameters == SENT
+    # Its row tells of the refused attempt, so that nothing is added up twice.
+    row = ended.entry
+    assert (row.state, row.detail, row.status, row.final) == (paid, detail, 400, True)
+    assert (row.usd, row.input_tokens, row.reply, json.loads(row.parameters)) == (0, None, None, {"max_tokens": 10**6})
+
+
+def test_a_larger_limit_that_a_content_filter_refuses_is_filtered() -> None:
+    tried = chain()
+    step(tried, CUT)
+    ended = step(tried, failure(Trouble.REJECTED, status=400, state=State.FILTERED))
+    assert ended.reply is not None
+    assert ended.reply.state is State.FILTERED
+
+
+def test_a_request_whose_next_attempt_cannot_be_paid_ends_as_its_last_paid_reply() -> None:
+    tried = chain()
+    stopped = Generation.failed(State.BUDGET_STOPPED, "no money")
+    assert tried.unpaid("no money") == (stopped, None)
+    step(tried, BUSY)
+    assert tried.unpaid("no money") == (stopped, None)
+    row = step(tried, CUT).entry
+    step(tried, BUSY)
+    reply, its_row = tried.unpaid("no money")
+    assert (reply.state, reply.usd, reply.output_tokens) == (State.TRUNCATED, 0.25, 5)
+    assert reply.detail == "it was a truncated; a larger limit was not tried: no money"
+    assert its_row == row
 
 
 def test_a_repair_states_the_problem_and_a_larger_limit_comes_on_top() -> None:
@@ -195,6 +240,8 @@ def test_a_call_that_was_given_up_leaves_a_row_that_ends_nothing() -> None:
         [BUSY, PARSE, BUSY, CUT, OK],
         [PARSE, PARSE],
         [CUT, CUT],
+        [CUT, REJECTED],
+        [PARSE, CUT, BUSY, REJECTED],
     ],
 )
 def test_a_chain_that_was_cut_off_goes_on_as_if_it_had_not_been(attempts: list[Any]) -> None:
@@ -208,6 +255,8 @@ def test_a_chain_that_was_cut_off_goes_on_as_if_it_had_not_been(attempts: list[A
         paid = [index for index, row in enumerate(rows) if row.reply is not None]
         rest = attempts[paid[-1] + 1 :] if paid else attempts
         assert resumed.exchange == before.exchange
+        if paid:
+            assert resumed.unpaid("no money")[0] == before.unpaid("no money")[0]
         steps = [step(resumed, what) for what in rest]
         assert steps[-1].reply == expected[-1].reply
         assert [taken.entry.attempt for taken in steps] == list(

@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -276,6 +276,8 @@ REJECTED = fails(Trouble.REJECTED, status=400)
         ([BUSY, ACCIDENT, BUSY], "transport_error transport_error transport_error", "transport_error"),
         ([DROPPED, DROPPED, DROPPED, OK], "transport_error transport_error transport_error ok", "ok"),
         ([REJECTED], "transport_error", "transport_error"),
+        ([CUT, REJECTED], "truncated truncated", "truncated"),
+        ([PARSE, REJECTED], "parse_error parse_error", "parse_error"),
     ],
 )
 def test_every_attempt_is_a_row_and_the_last_one_is_final(
@@ -463,6 +465,25 @@ def test_a_ledger_that_cannot_be_written_ends_the_run_at_once(tmp_path: Path) ->
     assert server.sent() <= 16
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_ledger_that_is_deleted_or_replaced_ends_the_run_at_once(tmp_path: Path, replaced: bool) -> None:
+    path = tmp_path / "kept" / "ledger.sqlite"
+    server = Server(usual=Act(seconds=0.1))
+
+    def lose_it() -> None:
+        for file in path.parent.iterdir():
+            file.unlink()
+        if replaced:
+            Ledger(path).close()
+
+    with Ledger(path) as ledger:
+        threading.Timer(0.55, lose_it).start()
+        began = time.monotonic()
+        with pytest.raises(OperationalError, match=r"ledger\.sqlite: its file was deleted, moved or replaced"):
+            send(server, works(1_000), ledger)
+        assert time.monotonic() - began < 3
+
+
 def test_a_bug_in_reading_comes_up_and_leaks_no_place(ledger: Ledger) -> None:
     pace = Pace(4)
     server = Server(usual=Act(seconds=0.01))
@@ -490,6 +511,67 @@ def test_a_budget_is_never_crossed_and_what_is_done_stays_done(ledger: Ledger) -
     stopped = next(outcome for outcome in outcomes if outcome.reply.state is State.BUDGET_STOPPED)
     assert stopped.entry is None
     assert stopped.reply.detail == "the budget of $3 leaves no room for this call"
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_one_call_that_is_too_dear_stops_no_other(ledger: Ledger, concurrency: int) -> None:
+    prices = PriceTable({"local/m": Price(input=Decimal(0), output=Decimal(10_000))})  # a cent per token
+    server = Server(usual=Act(output_tokens=1))
+    asked = works(30)
+    asked[3] = replace(asked[3], exchange=replace(asked[3].exchange, max_tokens=301))
+    outcomes = send(server, asked, ledger, prices=prices, budget=Decimal(3), concurrency=concurrency)
+    assert states(outcomes) == ["ok"] * 3 + ["budget_stopped"] + ["ok"] * 26
+    assert server.sent(3) == 0
+    assert ledger.claim([asked[3].key]) == {asked[3].key}  # it was given back
+
+
+def test_a_larger_limit_that_the_budget_cannot_pay_leaves_the_reply_truncated(ledger: Ledger) -> None:
+    prices = PriceTable({"local/m": Price(input=Decimal(0), output=Decimal(10_000))})
+    server = Server({0: [Act("truncated", output_tokens=100)]}, usual=Act(output_tokens=1))
+    asked = works(20)  # a dollar at most each, and 6.12 with the larger limit
+    outcomes = send(server, asked, ledger, prices=prices, budget=Decimal(3), concurrency=1)
+    assert states(outcomes) == ["truncated"] + ["ok"] * 19
+    first = outcomes[0]
+    words = "it was a truncated; a larger limit was not tried: the budget of $3 leaves no room for this call"
+    assert (first.reply.detail, first.reply.usd, first.reply.output_tokens) == (words, 1.0, 100)
+    assert [first.entry] == ledger.history(asked[0].key)
+    # Nothing is paid again, neither with as much money nor with more: the larger limit is all that remains to be tried.
+    assert send(server, asked[:1], ledger, prices=prices, budget=Decimal(3))[0].reply == first.reply
+    assert server.sent(0) == 1
+    assert states(send(server, asked[:1], ledger, prices=prices, budget=Decimal(9))) == ["ok"]
+    assert server.sent(0) == 2
+
+
+def test_many_calls_that_do_not_fit_end_in_no_time(ledger: Ledger) -> None:
+    prices = PriceTable({"local/m": Price(input=Decimal(0), output=Decimal(10_000))})
+    server = Server(usual=Act(seconds=0.3, output_tokens=100))
+    asked = [replace(work, exchange=replace(work.exchange, max_tokens=101)) for work in works(2_000)]
+    asked[0] = replace(asked[0], exchange=said("work 0"))
+    began = time.process_time()
+    outcomes = send(server, asked, ledger, prices=prices, budget=Decimal(1))
+    assert Counter(states(outcomes)) == {"ok": 1, "budget_stopped": 1_999}
+    assert time.process_time() - began < 5
+
+
+def test_calls_wait_without_effort_for_money_that_may_come_back(ledger: Ledger) -> None:
+    prices = PriceTable({"local/m": Price(input=Decimal(0), output=Decimal(10_000))})
+    server = Server({0: [Act(seconds=1.5, output_tokens=1)]}, usual=Act(output_tokens=1))
+    began = time.process_time()
+    outcomes = send(server, works(30), ledger, prices=prices, budget=Decimal("1.50"))
+    assert states(outcomes) == ["ok"] * 30
+    assert server.starts[1][0] - server.starts[0][0] >= 1.5
+    assert time.process_time() - began < 1
+
+
+def test_a_provider_that_bills_more_than_it_can_ends_the_calls_with_words_that_say_so(ledger: Ledger) -> None:
+    prices = PriceTable({"local/m": Price(input=Decimal(0), output=Decimal(10_000))})
+    server = Server({0: [Act("truncated", output_tokens=500)]})
+    outcomes = send(server, works(20), ledger, prices=prices, budget=Decimal(3), concurrency=1)
+    assert states(outcomes) == ["truncated"] + ["budget_stopped"] * 19
+    assert server.sent() == 1
+    words = "$5 of a budget of $3 is spent, because a call cost more than it should have been able to"
+    assert {outcome.reply.detail for outcome in outcomes[1:]} == {words}
+    assert outcomes[0].reply.detail == f"it was a truncated; a larger limit was not tried: {words}"
 
 
 def test_a_budget_without_a_price_makes_no_call(ledger: Ledger) -> None:

@@ -58,6 +58,13 @@ def test_a_dated_azure_api_is_reached_by_its_resource(written: str) -> None:
     assert endpoint.is_azure
 
 
+@pytest.mark.parametrize("seconds", [0, -1, 3601, 1e300, float("inf"), float("nan")])
+def test_a_pause_between_looks_at_a_batch_that_is_none_or_never_ends_is_refused(seconds: float) -> None:
+    with pytest.raises(ValidationError, match="batch_poll_s"):
+        Endpoint(batch_poll_s=seconds)
+    assert Endpoint(batch_poll_s=3600).batch_poll_s == 3600
+
+
 def test_a_dated_api_needs_an_azure_address() -> None:
     with pytest.raises(ValidationError, match="with its base_url"):
         Endpoint(api_version="2024-10-21")
@@ -143,3 +150,30 @@ def test_an_address_from_the_environment_is_checked_and_not_repeated(monkeypatch
     with pytest.raises(OperationalError, match="OPENAI_BASE_URL") as caught:
         _ = Endpoint().url
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "part"),
+    [
+        ("http://localhost:8000/v1/chat/completions", "/chat/completions"),
+        ("http://localhost:8000/v1/chat/completions/", "/chat/completions"),
+        ("http://localhost:8000/v1/completions", "/completions"),
+        ("https://api.openai.com/v1/responses", "/responses"),
+        ("https://api.anthropic.com/v1/messages", "/messages"),
+    ],
+)
+def test_the_address_of_a_call_is_refused_and_what_to_leave_off_is_named(
+    written: str, part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for protocol in ("openai", "anthropic"):
+        with pytest.raises(ValidationError, match=f"leave off {part}"):
+            Endpoint(protocol=protocol, base_url=written)  # type: ignore[arg-type]
+    monkeypatch.setenv("OPENAI_BASE_URL", written)
+    with pytest.raises(OperationalError, match=f"OPENAI_BASE_URL: .*leave off {part}"):
+        _ = Endpoint().url
+
+
+@pytest.mark.parametrize("name", ["api_version", "deployment"])
+def test_an_empty_name_is_none(name: str) -> None:
+    with pytest.raises(ValidationError, match="at least 1 character"):
+        Endpoint.model_validate({"base_url": "https://team.openai.azure.com", name: ""})

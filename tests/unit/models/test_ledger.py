@@ -4,10 +4,14 @@ RADAR_TEST_POSTGRES holds the URL of a server on which these tests may make and 
 """
 
 import asyncio
+import gc
 import math
 import os
+import signal
 import sqlite3
 import stat
+import subprocess
+import sys
 import traceback
 import uuid
 from collections import Counter
@@ -27,6 +31,7 @@ from radar_dagster.errors import BadInputError, OperationalError
 from radar_dagster.models.ledger import Batch, BatchItem, Entry, Ledger, Writer, batch_claim
 from radar_dagster.models.ledger.claims import SILENCE_S
 from radar_dagster.models.ledger.schema import VERSION
+from radar_dagster.models.ledger.store import Store
 from radar_dagster.models.replies import State
 
 POSTGRES = "RADAR_TEST_POSTGRES"
@@ -371,9 +376,10 @@ def test_closing_gives_everything_back_and_the_ledger_can_be_used_again(pair: Pa
     assert one.claim(["x", "1"]) == {"x"}
 
 
-def test_who_is_silent_for_too_long_loses_his_claims(pair: Pair, clock: Clock) -> None:
+def test_who_is_silent_for_too_long_elsewhere_loses_his_claims(pair: Pair, clock: Clock, place: str) -> None:
     one, other = pair
     one.claim(["a"])
+    move_elsewhere(place)
     clock.now += SILENCE_S
     assert other.claim(["a"]) == set()
     clock.now += 0.5
@@ -382,9 +388,10 @@ def test_who_is_silent_for_too_long_loses_his_claims(pair: Pair, clock: Clock) -
     assert one.claim(["a"]) == set()
 
 
-def test_heartbeats_keep_claims(pair: Pair, clock: Clock) -> None:
+def test_heartbeats_keep_claims(pair: Pair, clock: Clock, place: str) -> None:
     one, other = pair
     one.claim(["a"])
+    move_elsewhere(place)
     for _ in range(5):
         clock.now += SILENCE_S * 0.9
         one.heartbeat()
@@ -394,6 +401,7 @@ def test_heartbeats_keep_claims(pair: Pair, clock: Clock) -> None:
 def test_the_dead_are_buried_and_can_come_back(pair: Pair, clock: Clock, place: str) -> None:
     one, other = pair
     one.claim(["a", "b"])
+    move_elsewhere(place)
     clock.now += SILENCE_S + 1
     other.claim(["a"])
     assert execute(place, "SELECT count(*) FROM workers") == [(1,)]
@@ -409,7 +417,10 @@ def test_a_process_of_this_machine_that_has_gone_loses_its_claims_at_once(pair: 
     assert other.claim(["a"]) == {"a"}
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="this system has no /proc")
+needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="this system has no /proc")
+
+
+@needs_proc
 def test_a_later_process_with_the_same_id_is_not_mistaken_for_the_holder(pair: Pair, place: str) -> None:
     one, other = pair
     one.claim(["a"])
@@ -424,6 +435,57 @@ def test_of_a_process_elsewhere_only_its_silence_tells(pair: Pair, clock: Clock,
     assert other.claim(["a"]) == set()
     clock.now += SILENCE_S + 1
     assert other.claim(["a"]) == {"a"}
+
+
+@pytest.mark.parametrize("signum", [None, signal.SIGSTOP])
+@needs_proc
+def test_a_process_that_is_seen_to_run_keeps_its_claims_however_silent(
+    pair: Pair, clock: Clock, place: str, signum: int | None
+) -> None:
+    one, other = pair
+    one.claim(["a"])
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        started = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[19]
+        execute(place, f"UPDATE workers SET pid = {process.pid}, started = {started}")
+        if signum is not None:
+            process.send_signal(signum)  # a closed lid, a paused container, a debugger
+        clock.now += 100 * SILENCE_S
+        assert other.claim(["a"]) == set()
+        process.kill()
+        process.wait()
+        assert other.claim(["a"]) == {"a"}
+
+
+@needs_proc
+def test_a_process_whose_start_is_unknown_is_dead_after_its_silence(pair: Pair, clock: Clock, place: str) -> None:
+    one, other = pair
+    one.claim(["a"])
+    execute(place, f"UPDATE workers SET pid = {os.getppid()}, started = NULL")
+    assert other.claim(["a"]) == set()
+    clock.now += SILENCE_S + 1
+    assert other.claim(["a"]) == {"a"}
+
+
+def test_a_clock_that_jumps_frees_nothing_of_this_process(pair: Pair, clock: Clock) -> None:
+    one, other = pair
+    one.claim(["a"])
+    clock.now += 100 * SILENCE_S
+    assert other.claim(["a"]) == set()
+
+
+def test_a_ledger_of_this_process_that_was_dropped_unclosed_holds_nothing(place: str) -> None:
+    with Ledger(place) as other:
+        dropped = Ledger(place)
+        dropped.claim(["a"])
+        assert other.claim(["a"]) == set()
+        del dropped
+        gc.collect()
+        assert other.claim(["a"]) == {"a"}
+
+
+def move_elsewhere(place: str) -> None:
+    """Let all workers so far be of another machine."""
+    execute(place, "UPDATE workers SET host = 'elsewhere'")
 
 
 def pid_of_nobody() -> int:
@@ -535,6 +597,36 @@ def test_rows_are_safe_when_the_power_fails(tmp_path: Path) -> None:
             lambda c: [c.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")]
         )
     assert settings == ["wal", 2]
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_was_deleted_or_replaced_is_written_no_more(tmp_path: Path, replaced: bool) -> None:
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path) as ledger:
+        ledger.append([entry("a")])
+        for file in tmp_path.iterdir():
+            file.unlink()
+        if replaced:
+            Ledger(path).close()
+        for use in (lambda: ledger.append([entry("b")]), lambda: ledger.claim(["b"]), lambda: ledger.answers(["a"])):
+            with pytest.raises(OperationalError, match="ledger.sqlite: its file was deleted, moved or replaced"):
+                use()
+    assert list(tmp_path.iterdir()) == ([path] if replaced else [])  # nothing was put in its place
+    with Ledger(path) as ledger:
+        assert ledger.answers(["a", "b"]) == {}
+
+
+def test_a_transaction_during_which_the_file_goes_is_not_taken_for_committed(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    store = Store(path)
+    with pytest.raises(OperationalError, match="its file was deleted"):
+        store.write(lambda _: path.unlink())
+    store.close()
+    with pytest.raises(OperationalError, match="its file is gone"):
+        store.read(lambda _: None)
+    Store(path).close()
+    store.read(lambda _: None)  # closed, and opened anew
+    store.close()
 
 
 def test_missing_folders_are_made(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -29,11 +29,16 @@ class Seen:
 
 @dataclass
 class Wire:
-    """Gives one answer to everything: a body (JSON or bytes), a status and headers. `pages` have their own."""
+    """Gives one answer to everything: a body (JSON or bytes), a status and headers. `pages` have their own.
+
+    `streams` write their body themselves until the client has enough, which `ended` is told.
+    """
 
     url: str
     reply: tuple[Any, int, dict[str, str]] = field(default_factory=lambda: (b"", 404, {}))
     pages: dict[str, tuple[Any, int, dict[str, str]]] = field(default_factory=dict)
+    streams: dict[str, Callable[[BaseHTTPRequestHandler], None]] = field(default_factory=dict)
+    ended: Callable[[], None] = lambda: None
     seen: list[Seen] = field(default_factory=list)
 
     def says(self, body: Any, status: int = 200, **headers: str) -> None:
@@ -53,6 +58,9 @@ def wire() -> Iterator[Wire]:
             content = self.rfile.read(int(self.headers.get("content-length", 0)))
             named = {name.lower(): value for name, value in self.headers.items()}
             told.seen.append(Seen(self.command, self.path, named, content))
+            if self.path in told.streams:
+                self.stream(told.streams[self.path])
+                return
             body, status, headers = told.answer(self.path)
             raw = body if isinstance(body, bytes) else json.dumps(body).encode()
             self.send_response(status)
@@ -62,6 +70,14 @@ def wire() -> Iterator[Wire]:
             self.end_headers()
             with suppress(ConnectionError):  # a client may have enough
                 self.wfile.write(raw)
+
+        def stream(self, write: Callable[[BaseHTTPRequestHandler], None]) -> None:
+            self.close_connection = True
+            self.send_response(200)
+            self.end_headers()
+            with suppress(ConnectionError):
+                write(self)
+            told.ended()
 
         def do_GET(self) -> None:
             self.do_POST()

@@ -117,8 +117,9 @@ def test_a_server_that_knows_no_output_config_gets_none_in_the_end(wire: Any) ->
 @pytest.mark.parametrize(
     ("reason", "stop"),
     [("end_turn", Stop.END), ("stop_sequence", Stop.END), ("max_tokens", Stop.LENGTH), ("refusal", Stop.REFUSAL),
-     ("model_context_window_exceeded", Stop.LENGTH), ("pause_turn", Stop.END), ("tool_use", Stop.END),
-     (None, Stop.END), (7, Stop.END)],
+     ("model_context_window_exceeded", Stop.LENGTH), ("pause_turn", Stop.LENGTH), ("tool_use", Stop.END),
+     ("length", Stop.LENGTH), ("max_output_tokens", Stop.LENGTH), ("MAX_TOKENS", Stop.LENGTH),
+     (None, Stop.END), (7, Stop.END), ("who_knows", Stop.END)],
 )  # fmt: skip
 def test_every_stop_reason_has_a_meaning(reason: Any, stop: Stop) -> None:
     assert read({**texts("x"), "stop_reason": reason}).stop is stop

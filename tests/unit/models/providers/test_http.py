@@ -1,6 +1,7 @@
 """Words of servers before they are shown, wishes to be called later, long bodies, and what statuses mean."""
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator
 from email.utils import formatdate
 from itertools import pairwise
@@ -10,9 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from radar_dagster.models.endpoints import Endpoint
 from radar_dagster.models.exchange import Trouble
 from radar_dagster.models.providers import http
-from radar_dagster.models.providers.http import Place, failed_with_status, lines_of, redacted, retry_after
+from radar_dagster.models.providers.http import (
+    Place,
+    failed_on_the_way,
+    failed_with_status,
+    http_options,
+    journey,
+    lines_of,
+    redacted,
+    retry_after,
+)
 from radar_dagster.models.providers.refusals import complaint_of
 from radar_dagster.models.replies import State
 
@@ -55,6 +66,40 @@ def test_what_looks_like_a_secret_is_redacted_and_plain_words_are_not(words: str
 def test_a_key_with_special_characters_is_redacted_in_addresses_too() -> None:
     key = "p@ss/w0rd+long"
     assert redacted("GET /v1?key=p%40ss%2Fw0rd%2Blong", [key]) == "GET /v1?key=[redacted]"
+
+
+def test_a_key_in_base64_is_redacted_in_each_of_its_three_forms() -> None:
+    for before in range(4):
+        told = base64.b64encode(b"u" * before + KEY.encode() + b"!").decode()
+        shown = redacted(f"got {told}", [KEY])
+        assert "[redacted]" in shown
+        assert told[8:20] not in shown
+
+
+def test_an_exception_that_nobody_expects_may_be_billed_once_the_request_has_left() -> None:
+    error = RuntimeError("odd")
+    before = failed_on_the_way(PLACE, error, {})
+    assert (before.trouble, before.may_be_billed) == (Trouble.REJECTED, False)
+    assert "the request can't be sent: RuntimeError: odd" in before.message
+    after = failed_on_the_way(PLACE, error, {}, left=True)
+    assert (after.trouble, after.may_be_billed) == (Trouble.REJECTED, True)
+    assert "the reply can't be read: RuntimeError: odd" in after.message
+
+
+def test_a_request_is_followed_until_it_leaves() -> None:
+    async def run() -> list[bool]:
+        options = http_options(Endpoint(base_url="http://host"), {})
+        known = []
+        async with httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: httpx2.Response(200)),
+                                      event_hooks=options["event_hooks"]) as client:  # fmt: skip
+            for send in (False, True):
+                with journey() as way:
+                    if send:
+                        await client.get("http://host")
+                known.append(way.left)
+        return known
+
+    assert asyncio.run(run()) == [False, True]
 
 
 def test_a_short_key_is_redacted_as_a_word_and_spares_other_words() -> None:

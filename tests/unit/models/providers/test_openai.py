@@ -160,7 +160,9 @@ def test_a_limit_used_up_by_reasoning_is_a_cut_reply_though_it_comes_as_an_error
     ("reason", "stop"),
     [("stop", Stop.END), ("length", Stop.LENGTH), ("content_filter", Stop.FILTER), ("tool_calls", Stop.END),
      ("function_call", Stop.END), ("model_length", Stop.LENGTH), ("MAX_TOKENS", Stop.LENGTH), ("SAFETY", Stop.FILTER),
-     (None, Stop.END), (7, Stop.END), ({}, Stop.END), ("eos", Stop.END)],
+     ("max_output_tokens", Stop.LENGTH), ("Max Output-Tokens", Stop.LENGTH), ("token_limit", Stop.LENGTH),
+     ("max_completion_tokens", Stop.LENGTH), ("context_length_exceeded", Stop.LENGTH), ("incomplete", Stop.LENGTH),
+     (None, Stop.END), ("", Stop.END), (7, Stop.END), ({}, Stop.END), ("eos", Stop.END), ("lengthy", Stop.END)],
 )  # fmt: skip
 def test_every_finish_reason_has_a_meaning(reason: Any, stop: Stop) -> None:
     assert read(choice({"content": "text"}, reason)).stop is stop

@@ -4,12 +4,16 @@ Against real servers on loopback and the real SDKs.
 """
 
 import asyncio
+import base64
+import gzip
 import json
 import logging
 import socket
 import subprocess
 import sys
+import threading
 import time
+import tracemalloc
 from collections.abc import Awaitable, Callable
 from datetime import date
 from typing import Any, TypeVar
@@ -21,7 +25,7 @@ from radar_dagster.models.capabilities import Capabilities, capabilities_of
 from radar_dagster.models.clients import Client, ModelCard
 from radar_dagster.models.endpoints import Endpoint
 from radar_dagster.models.exchange import CallFailed, Completion, Exchange, Message, Stop, Trouble
-from radar_dagster.models.providers import anthropic, openai
+from radar_dagster.models.providers import anthropic, openai, remote
 from radar_dagster.models.replies import State
 
 SCHEMA = {
@@ -41,6 +45,9 @@ STRANGERS = {
     "ANTHROPIC_CUSTOM_HEADERS": "X-Team: stranger-14\nx-api-key: stranger-15",
     "ANTHROPIC_BASE_URL": "http://stranger-16.invalid", "OPENAI_BASE_URL": "http://stranger-17.invalid",
 }  # fmt: skip
+
+#: 64 MiB in a few hundred bytes.
+BOMB = gzip.compress(gzip.compress(b"0" * 2**26))
 
 T = TypeVar("T")
 
@@ -147,17 +154,63 @@ def test_a_refused_key_is_fatal_and_shown_nowhere(
         assert KEY not in text
 
 
-@both
-def test_a_key_in_a_reply_gets_into_no_completion(wire: Any, protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOCAL_KEY", KEY)
-    text = f"your headers: {KEY}"
+def reply_of(protocol: str, text: str, thoughts: str = "hm") -> dict[str, Any]:
     if protocol == "openai":
-        wire.says({"choices": [{"message": {"content": text, "reasoning_content": KEY}}]})
-    else:
-        wire.says({"content": [{"type": "text", "text": text}, {"type": "thinking", "thinking": KEY}]})
+        return {"choices": [{"message": {"content": text, "reasoning_content": thoughts}}]}
+    return {"content": [{"type": "text", "text": text}, {"type": "thinking", "thinking": thoughts}]}
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        (KEY, f"your headers: {KEY}"),
+        (KEY, '{"rationale": "' + "".join(f"\\u{ord(character):04x}" for character in KEY) + '"}'),
+        (KEY, '{"rationale": "C:\\\\' + KEY.replace("k", "\\u006B") + '"}'),
+        ("abc/DEF+0123456789/xyz==", '{"rationale": "abc\\/DEF+0123456789\\/xyz=="}'),
+        ("abc/DEF+0123456789/xyz==", "GET /?key=abc%2FDEF%2B0123456789%2Fxyz%3D%3D"),
+        (KEY, base64.b64encode(KEY.encode()).decode()),
+        (KEY, "Basic " + base64.b64encode(f"me:{KEY}!".encode()).decode()),
+        (KEY, base64.urlsafe_b64encode(f"user:{KEY}".encode()).decode()),
+    ],
+)
+@both
+def test_a_reply_that_repeats_the_key_is_a_failure_without_it(
+    wire: Any, protocol: str, key: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCAL_KEY", key)
+    client = client_of(protocol, wire.url, api_key_env="LOCAL_KEY")
+    for reply in (reply_of(protocol, said), reply_of(protocol, "4", said), {**reply_of(protocol, "4"), "id": said}):
+        wire.says(reply)
+        error = failure(client)
+        assert (error.trouble, error.may_be_billed) == (Trouble.REJECTED, True)
+        assert "the reply repeats the key; it was not kept" in error.message
+        assert said not in error.message
+    wire.says(reply_of(protocol, "4"))
+    assert send(client).text == "4"
+
+
+@pytest.mark.parametrize(
+    "key", ["none", "EMPTY", "ollama", "test", "score", "x", "sk-1234", "password", "placeholder-key", "000000000000"]
+)
+@both
+def test_a_key_that_is_a_word_changes_no_reply(
+    wire: Any, protocol: str, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCAL_KEY", key)
+    text = f'{{"{key}": 3, "rationale": "We checked, and {key} of the parts \\u0041 were missing."}}'
+    wire.says(reply_of(protocol, text, key))
     completion = send(client_of(protocol, wire.url, api_key_env="LOCAL_KEY"))
-    assert completion.text == "your headers: [redacted]"
-    assert completion.reasoning == "[redacted]"
+    assert (completion.text, completion.reasoning) == (text, key)
+
+
+@both
+def test_a_key_hidden_by_escapes_is_redacted_in_errors_too(
+    wire: Any, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCAL_KEY", "abc/DEF+0123456789/xyz==")
+    wire.says({"error": {"message": "bad: abc\\/DEF+0123456789\\/xyz== or abc/DEF+0123456789/xyz=="}}, 400)
+    message = failure(client_of(protocol, wire.url, api_key_env="LOCAL_KEY")).message
+    assert message.endswith("bad: [redacted] or [redacted]")
 
 
 @both
@@ -334,6 +387,58 @@ def test_a_body_without_an_end_is_given_up(wire: Any, protocol: str) -> None:
 
 
 @both
+def test_bodies_are_asked_for_as_they_are(wire: Any, protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"{protocol.upper()}_BASE_URL", wire.url)
+    monkeypatch.setenv(f"{protocol.upper()}_API_KEY", KEY)
+    wire.says({}, 500)
+    module = openai if protocol == "openai" else anthropic
+    failure(client_of(protocol, wire.url))
+    failure(module.connect_client(protocol, Endpoint(protocol=protocol), "m", Capabilities()))  # type: ignore[arg-type]
+    assert [seen.headers["accept-encoding"] for seen in wire.seen] == ["identity", "identity"]
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "gzip, gzip", "identity, GZIP", "br", "zstd", "who-knows"])
+@both
+def test_a_compressed_reply_is_refused_before_it_is_read(wire: Any, protocol: str, encoding: str) -> None:
+    client = client_of(protocol, wire.url, concurrency=1)
+    wire.says(BOMB, content_encoding=encoding)
+    tracemalloc.start()
+    error = failure(client)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (error.trouble, error.may_be_billed) == (Trouble.REJECTED, True)
+    assert "the reply is compressed (" in error.message
+    assert "switch compression off" in error.message
+    assert most < 32 * 2**20
+    wire.says(reply_of(protocol, "4"), content_encoding="identity")
+    assert send(client).text == "4"
+    wire.says(reply_of(protocol, "4"), content_encoding="utf-8")
+    assert send(client).text == "4"
+
+
+@both
+def test_the_status_of_a_compressed_failure_counts(wire: Any, protocol: str) -> None:
+    client = client_of(protocol, wire.url, concurrency=1)
+    body = gzip.compress(json.dumps({"error": {"message": "Slow down"}}).encode())
+    wire.says(body, 429, content_encoding="gzip", retry_after="3")
+    error = failure(client)
+    assert (error.trouble, error.status, error.retry_after) == (Trouble.BUSY, 429, 3.0)
+
+
+@pytest.mark.parametrize("status", [200, 429])
+@both
+def test_a_body_that_is_not_read_does_not_keep_its_connection(wire: Any, protocol: str, status: int) -> None:
+    wire.says(BOMB, status, content_encoding="gzip")
+
+    async def work(client: Client) -> list[Any]:
+        calls = asyncio.gather(*(client.send(ASK) for _ in range(3)), return_exceptions=True)
+        return await asyncio.wait_for(calls, 20)
+
+    troubles = [error.trouble for error in within(client_of(protocol, wire.url, concurrency=1), work)]
+    assert troubles == [Trouble.REJECTED if status == 200 else Trouble.BUSY] * 3
+
+
+@both
 def test_an_error_with_a_status_of_200_is_an_error(wire: Any, protocol: str) -> None:
     client = client_of(protocol, wire.url)
     wire.says({"error": {"code": 429, "message": "Slow down"}})
@@ -358,7 +463,7 @@ def test_what_the_request_can_not_say_is_refused_without_an_exception(wire: Any,
     error = failure(client, Exchange((Message("user", "x"),), 5, extra={"bias": float("nan")}))
     assert error.trouble is Trouble.REJECTED
     error = failure(client, Exchange((Message("user", "x"),), 5, extra={"when": object()}))
-    assert error.trouble is Trouble.REJECTED
+    assert (error.trouble, error.may_be_billed) == (Trouble.REJECTED, False)
     assert not wire.seen
 
 
@@ -540,6 +645,38 @@ def test_a_model_without_a_page_is_looked_for_in_the_list(wire: Any, protocol: s
 
 
 @both
+def test_an_object_about_something_else_is_no_page_of_the_model(wire: Any, protocol: str) -> None:
+    wire.says({"id": "other", "supported_parameters": [], "retires_at": "2027-01-01", "shutdown_date": "2027-01-01"})
+    client = client_of(protocol, wire.url, "m", deployment="wire-m")
+    assert within(client, lambda client: client.describe()) == ModelCard(listed=None, capabilities={})
+    assert [seen.path.partition("?")[0] for seen in wire.seen] == [
+        "/v1/models/wire-m", "/v1/models/m", "/v1/models"
+    ]  # fmt: skip
+    for name in ("wire-m", "m", "models/m", "M"):
+        wire.pages["/v1/models/wire-m"] = wire.pages["/v1/models/m"] = ({"id": name}, 200, {})
+        assert within(client, lambda client: client.describe()).listed
+
+
+@pytest.mark.parametrize(
+    ("name", "identity", "listed"),
+    [
+        ("claude-x-4-5", "claude-x-4-5-20250929", True),
+        ("claude-x-4-0", "claude-x-4-20250514", True),
+        ("claude-x-3-latest", "claude-x-3-20241022", True),
+        ("claude-x-4-5-20250929", "claude-x-4-5-20250929", True),
+        ("claude-x-4-5", "claude-y-4-5-20250929", None),
+        ("claude-x-4", "claude-x-45", None),
+        ("claude-x-4-5-20250929", "claude-x-4-5", None),
+    ],
+)
+def test_the_page_of_an_alias_tells_the_dated_name(wire: Any, name: str, identity: str, listed: bool | None) -> None:
+    wire.says({"id": identity})
+    assert within(client_of("anthropic", wire.url, name), lambda client: client.describe()).listed is listed
+    if name != identity:
+        assert within(client_of("openai", wire.url, name), lambda client: client.describe()).listed is None
+
+
+@both
 def test_a_model_is_found_by_each_name_that_it_goes_by(wire: Any, protocol: str) -> None:
     wire.says({"error": {"message": "File Not Found", "type": "not_found_error", "code": 404}}, 404)
     wire.pages["/v1/models"] = ({"data": [{"id": "b", "aliases": "m"}, {"id": "a", "aliases": [None, "m"]}]}, 200, {})
@@ -715,3 +852,55 @@ def test_results_that_break_off_are_a_failure_after_those_that_arrived(stub: Stu
         assert len(await finished(client, batch)) == 4
 
     within(client_of(protocol, stub.url), work)
+
+
+@both
+def test_results_that_drip_for_ever_are_given_up(wire: Any, protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "LONGEST_READ_S", 0.5)
+    ended = threading.Event()
+
+    def drip(handler: Any) -> None:
+        number = 0
+        while True:
+            line = json.dumps({"custom_id": f"foreign-{number}", "result": {"type": "expired"}})
+            handler.wfile.write(f"{line}\n".encode())
+            number += 1
+            time.sleep(0.02)
+
+    wire.pages["/v1/batches/b"] = ({"id": "b", "status": "completed", "output_file_id": "out"}, 200, {})
+    for path in ("/v1/files/out/content", "/v1/messages/batches/b/results"):
+        wire.streams[path] = drip
+    wire.ended = ended.set
+
+    read: list[str] = []
+
+    async def work(client: Client) -> None:
+        async for name, _ in client.batch_results("b"):
+            read.append(name)
+
+    start = time.monotonic()
+    with pytest.raises(CallFailed, match=r"the results had no end within 0\.5 s") as caught:
+        within(client_of(protocol, wire.url, timeout_s=0.2), work)
+    assert caught.value.trouble is Trouble.TRANSIENT
+    assert len(read) > 3
+    assert 0.4 < time.monotonic() - start < 5
+    assert ended.wait(5)  # the connection is closed
+
+
+@both
+def test_the_time_that_results_take_to_be_stored_does_not_count(
+    stub: StubServer, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "LONGEST_READ_S", 0.3)
+    stub.settings.batch = BatchPlan(polls=0)
+
+    async def work(client: Client) -> int:
+        batch = await client.submit_batch(ITEMS, "token-1")
+        await client.poll_batch(batch)
+        read = 0
+        async for _ in client.batch_results(batch):
+            await asyncio.sleep(0.2)
+            read += 1
+        return read
+
+    assert within(client_of(protocol, stub.url, timeout_s=0.3), work) == len(ITEMS)
