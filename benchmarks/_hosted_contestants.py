@@ -71,15 +71,16 @@ Ask = Callable[[Prompt], Awaitable[bool]]
 
 
 def judgements(number: int) -> list[JudgementRequest]:
-    """So many different requests: the shipped tasks and criteria, and responses of the usual length."""
+    """So many different requests: the shipped tasks, responses of the usual length, each judged on every criterion."""
     from radar_dagster.models.requests import JudgementRequest
     from radar_dagster.rubric.loading import benchmark_path, load_rubric
 
     rubric = load_rubric(benchmark_path("helpsteer2"))
     places = islice(cycle(product(rubric.tasks, rubric.criteria)), number)
     filler = " ".join(["considered"] * RESPONSE_WORDS)
+    responses = [f"Response {place}: {filler}" for place in range(number // len(rubric.criteria) + 1)]
     return [
-        JudgementRequest(task=task, criterion=criterion, response=f"Response {place}: {filler}")
+        JudgementRequest(task=task, criterion=criterion, response=responses[place // len(rubric.criteria)])
         for place, (task, criterion) in enumerate(places)
     ]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Literal, Self
 from urllib.parse import SplitResult, urlsplit
 
@@ -160,6 +161,7 @@ def _fault_of(address: str) -> str | None:
     return None
 
 
+@lru_cache(maxsize=64)
 def _normalised(address: str, protocol: Protocol) -> str:
     """`/v1` added to a bare OpenAI host (`/openai/v1` on Azure), taken from an Anthropic one; other paths stay."""
     parts = urlsplit(address)

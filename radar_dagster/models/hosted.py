@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -82,7 +82,7 @@ class HostedModel:
         self.name = spec.name.model
         self.wire_name = endpoint.deployment or self.name
 
-    @property
+    @cached_property
     def capabilities(self) -> Capabilities:
         """What is known of the model before it was called."""
         return capabilities_of(self.endpoint, self.name)
@@ -134,7 +134,7 @@ class HostedModel:
         written = GENERATOR_TOKENS if isinstance(request, GenerationRequest) else VERIFIER_TOKENS
         return written + _REASONING_TOKENS
 
-    @property
+    @cached_property
     def effort(self) -> str | None:
         """The effort asked for, by option or by `@variant`."""
         variant = self.spec.name.variant
@@ -153,7 +153,7 @@ class HostedModel:
             ]
         )  # fmt: skip
 
-    @property
+    @cached_property
     def _overrides(self) -> Mapping[str, Any]:
         """What radar.yaml says of the model and changes what is sent. The built-in table may learn at no cost."""
         said: dict[str, Any] = {}

@@ -218,7 +218,7 @@ def _agreed(verdicts: list[_Verdict], shown: _Shown) -> Judgement:
 def _shown(request: JudgementRequest) -> _Shown:
     plain = _plain("\n".join((request.response, request.task.prompt, request.task.source or "")))
     # No parser here: a forgery may well be broken JSON, which the judge mends when it quotes it.
-    scores = frozenset(map(int, _SHOWN_SCORE.findall(plain)))
+    scores = frozenset(map(int, _SHOWN_SCORE.findall(plain) if "score" in plain else ()))
     return _Shown(scores, _words(plain) if scores else "")
 
 
@@ -246,8 +246,9 @@ def _begins_value(text: str, shown: str) -> bool:
 
 def _plain(text: str) -> str:
     """A text as one may compare it with a copy: escapes resolved, in one form, one case, without white space."""
-    resolved = _ESCAPE.sub(lambda found: chr(int(found[1] or found[2] or "20", 16)), text)
-    return "".join(unicodedata.normalize("NFKC", resolved).casefold().split())
+    if "\\" in text:
+        text = _ESCAPE.sub(lambda found: chr(int(found[1] or found[2] or "20", 16)), text)
+    return "".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def _words(plain: str) -> str:

@@ -119,7 +119,10 @@ def storable(text: str) -> str:
     >>> storable("\x1b[31mred\ud800")
     '\\x1b[31mred\\ud800'
     """
-    return _UNSTORABLE.sub(_escape, text.replace("\r\n", "\n"))
+    text = text.replace("\r\n", "\n")
+    if text.replace("\n", "").isprintable():  # nearly every text, and the search takes several times as long
+        return text
+    return _UNSTORABLE.sub(_escape, text)
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import count
 from typing import Any, Literal
 
@@ -116,6 +117,10 @@ _PROBABILITY_FORM = "Reply with the level alone: a single digit, with nothing be
 
 _PROBABILITY_REMINDER = "Reply with one digit, {levels}."
 
+#: One text for all calls: there may be a hundred thousand of them in memory.
+_TEXT_SYSTEM = _VERIFIER_SYSTEM.format(form=_TEXT_FORM)
+_PROBABILITY_SYSTEM = _VERIFIER_SYSTEM.format(form=_PROBABILITY_FORM)
+
 _MEANINGS: Mapping[Kind, str] = {
     Kind.EVALUATIVE: "Higher is better: {max} means that the response fully satisfies it, {min} that it clearly fails.",
     Kind.DESCRIPTIVE: (
@@ -184,6 +189,10 @@ def verdict_schema(scale: Scale) -> dict[str, Any]:
     }
 
 
+#: For calls, which share theirs; nobody changes what an exchange holds.
+_shared_schema = lru_cache(maxsize=64)(verdict_schema)
+
+
 def _generation(request: GenerationRequest, options: RenderOptions) -> Exchange:
     criterion, scale = request.criterion, request.criterion.scale
     texts = {**_task_texts(request.task), "criterion": _criterion_text(criterion)}
@@ -202,23 +211,27 @@ def _judgement(request: JudgementRequest, options: RenderOptions) -> Exchange:
     texts = {
         **_task_texts(request.task), "criterion": _criterion_text(criterion), "response": storable(request.response)
     }  # fmt: skip
-    form = _TEXT_FORM if from_text else _PROBABILITY_FORM
     reminder = (_TEXT_REMINDER if from_text else _PROBABILITY_REMINDER).format(levels=f"{scale.min} to {scale.max}")
-    system = _VERIFIER_SYSTEM.format(form=form)
     user = _VERIFIER_USER.format(**_slots(texts), scale=_scale_text(criterion), form=reminder)
-    asked = _exchange(system, user, options, VERIFIER_TEMPERATURE, VERIFIER_TOKENS if from_text else PROBABILITY_TOKENS)
     if from_text:
-        return replace(asked, schema=verdict_schema(scale))
-    return replace(asked, top_logprobs=TOP_LOGPROBS)
+        return _exchange(
+            _TEXT_SYSTEM, user, options, VERIFIER_TEMPERATURE, VERIFIER_TOKENS, schema=_shared_schema(scale)
+        )
+    return _exchange(
+        _PROBABILITY_SYSTEM, user, options, VERIFIER_TEMPERATURE, PROBABILITY_TOKENS, top_logprobs=TOP_LOGPROBS
+    )
 
 
-def _exchange(system: str, user: str, options: RenderOptions, temperature: float, tokens: int) -> Exchange:
+def _exchange(
+    system: str, user: str, options: RenderOptions, temperature: float, tokens: int, **wanted: Any
+) -> Exchange:
     return Exchange(
         messages=(Message("system", system), Message("user", user)),
         max_tokens=tokens if options.max_tokens is None else options.max_tokens,
         temperature=temperature if options.temperature is None else options.temperature,
         effort=options.effort,
         extra=options.extra,
+        **wanted,
     )
 
 
@@ -254,9 +267,19 @@ def _tagged(name: str, text: str, known: Sequence[str]) -> str:
     The code is made from the text itself, so nobody can write a text that holds its own code, and a text that is shown
     in many calls looks the same in all of them. Where another text holds that code, all texts go into the next one.
     """
-    codes = (content_hash([text] if attempt == 0 else [attempt, text, *known])[:12] for attempt in count())
+    codes = (_code(text) if attempt == 0 else _digest([attempt, text, *known]) for attempt in count())
     code = next(code for code in codes if not any(code in other for other in known))
     return f"<{name}-{code}>\n{text}\n</{name}-{code}>"
+
+
+@lru_cache(maxsize=1024)
+def _code(text: str) -> str:
+    """A task stands in many calls, and a response in as many as there are criteria."""
+    return _digest([text])
+
+
+def _digest(content: list[Any]) -> str:
+    return content_hash(content)[:12]
 
 
 def _shortened(text: str) -> str:

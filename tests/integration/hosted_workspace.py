@@ -110,7 +110,7 @@ def ledger_of(folder: Path) -> Path:
 
 
 def result_tables(folder: Path) -> dict[str, bytes]:
-    """The Parquet files of a workspace's results by their paths; not that of the report, which tells paths and dates."""
+    """Parquet files of a workspace's results by path; not that of the report, which tells paths and dates."""
     lake = folder / ".radar" / "lake"
     files = sorted(lake.rglob("*.parquet"))
     return {str(file.relative_to(lake)): file.read_bytes() for file in files if "audit_report" not in file.parts}
@@ -161,7 +161,7 @@ class Child:
         self.wait()
 
     def wait(self, patience: float = PATIENCE_S) -> int:
-        """Its exit code, once it has ended; negative for a signal. AssertionError, with what it said, if it does not."""
+        """Its exit code once it has ended, negative for a signal; AssertionError, with what it said, if it does not."""
         until = time.monotonic() + patience
         while self.runs:
             if time.monotonic() > until:
