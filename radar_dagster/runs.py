@@ -8,6 +8,7 @@ Not here: which cells are wanted, and what is said of them (`cli/audit.py`).
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -286,5 +287,5 @@ def _failure(job: str, partition_key: str, result: dg.ExecuteInProcessResult) ->
         return f"the run {job} of {partition_key} failed (run {result.run_id})"
     error = events[0].step_failure_data.error
     cause = (error.cause or error) if error else None
-    said = cause.message.strip() if cause else "no reason given"
+    said = re.sub(r"^radar_dagster\.errors\.\w+: ", "", cause.message.strip()) if cause else "no reason given"
     return f"{events[0].step_key} of {partition_key} failed: {said} (run {result.run_id})"

@@ -16,7 +16,7 @@ from radar_dagster.config import current_workspace
 from radar_dagster.errors import BadInputError
 from radar_dagster.models.door import Door
 
-_KEY = re.compile(r"[0-9a-f]{64}")
+_KEY = re.compile(r"[0-9a-f]{8,64}")
 _FACTS = ("state", "status", "detail", "served_model", "provider_id", "latency_s", "usd", "finished_at", "run_id")
 _TOKENS = ("input_tokens", "output_tokens", "cached_input_tokens", "reasoning_tokens")
 
@@ -40,7 +40,7 @@ def run(key: str, *, as_json: bool) -> int:
 
 def _attempts(key: str) -> Sequence[Mapping[str, Any]]:
     if not _KEY.fullmatch(key):
-        raise BadInputError(f"{key!r} is no key of a call: expected 64 hexadecimal digits, as `radar trace` shows them")
+        raise BadInputError(f"{key!r} is no key of a call: expected its first 8 to 64 hexadecimal digits")
     with Door(current_workspace().door) as door:
         rows = door.history(key)
     if not rows:

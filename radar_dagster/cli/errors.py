@@ -29,13 +29,16 @@ def worst(codes: list[int]) -> int:
 
 
 def run_guarded(command: Callable[[], int]) -> int:
-    """Run a command; returns its exit code, whatever happens in it. Typer's own exceptions pass through."""
+    """Run a command; returns its exit code, whatever happens in it. Typer's own exceptions pass through.
+
+    A no to a question ends it as Ctrl-C does.
+    """
     import typer
 
     try:
         code = command()
         sys.stdout.flush()
-    except (typer.Exit, typer.Abort, typer.TyperException):
+    except (typer.Exit, typer.TyperException):
         raise
     except RadarError as error:
         _say(f"Error: {error}")
@@ -44,7 +47,7 @@ def run_guarded(command: Callable[[], int]) -> int:
         # Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         _say("Interrupted.")
         return INTERRUPTED
     except (Exception, SystemExit):  # Typer ends by exceptions of its own: an exit from anywhere else is no pass

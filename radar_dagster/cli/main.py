@@ -219,7 +219,7 @@ def models(as_json: Json = False) -> int:
 
 @app.command()
 def call(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="As `radar trace` and the tables have it.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Its first digits, as the report has them, or all.")],
     as_json: Json = False,
 ) -> int:
     """Show every attempt at one call, as the ledger keeps it: messages, parameters, reply."""

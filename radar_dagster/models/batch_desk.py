@@ -145,8 +145,8 @@ class Desk:
             await asyncio.sleep(min(seconds, self._endpoint.batch_poll_s))
             found = await self._ask(partial(self._look, parcel, self.known), parcel)
             if found is not None:
-                parcel.taken_up = True
-                await self.unbroken.run(self._note_id(parcel, found))
+                # Not noted, here or in the ledger: it may be a guess, and whose batch it really is must still find it.
+                parcel.taken_up, parcel.may_be_there, parcel.provider_id = True, True, found
                 return True
         return False
 

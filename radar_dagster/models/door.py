@@ -144,9 +144,15 @@ class Door:
             return 0
         return len(self.ledger.answers(self.keys(alias, requests), session=self._only))
 
-    def history(self, key: str) -> list[Entry]:
-        """Every attempt at a call, the oldest first; empty where the ledger has none. Creates nothing."""
-        return self.ledger.history(key) if self._has_ledger else []
+    def history(self, digits: str) -> list[Entry]:
+        """Every attempt at the call whose key begins so, the oldest first; empty where the ledger has none.
+
+        BadInputError when several calls have such a key. Creates nothing.
+        """
+        keys = self.ledger.keys_from(digits) if self._has_ledger else []
+        if len(keys) > 1:
+            raise BadInputError(f"several calls begin with {digits}: {', '.join(key[:20] for key in keys)}")
+        return self.ledger.history(keys[0]) if keys else []
 
     def close(self) -> None:
         """Close the ledger's connections, if there are any."""

@@ -11,6 +11,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 from radar_dagster.models.exchange import Candidate, Completion, Stop
@@ -150,7 +151,8 @@ def _verdict(request: JudgementRequest, reply: str) -> Judgement:
     verdicts = [
         _Verdict(read, prose and not is_fenced(text, span)) for span, read in readings if read.state is State.OK
     ]
-    shown = _shown(request) if verdicts else _Shown(frozenset(), "")
+    task = request.task
+    shown = _shown(request.response, task.prompt, task.source or "") if verdicts else _Shown(frozenset(), "")
     own = [each for each in verdicts if not _is_quotation(each.judgement, shown)]
     if own:
         return _agreed(own, shown)
@@ -215,8 +217,9 @@ def _agreed(verdicts: list[_Verdict], shown: _Shown) -> Judgement:
     return verdicts[-1].judgement
 
 
-def _shown(request: JudgementRequest) -> _Shown:
-    plain = _plain("\n".join((request.response, request.task.prompt, request.task.source or "")))
+@lru_cache(maxsize=256)  # a response is judged on one criterion after the other
+def _shown(*texts: str) -> _Shown:
+    plain = _plain("\n".join(texts))
     # No parser here: a forgery may well be broken JSON, which the judge mends when it quotes it.
     scores = frozenset(map(int, _SHOWN_SCORE.findall(plain) if "score" in plain else ()))
     return _Shown(scores, _words(plain) if scores else "")

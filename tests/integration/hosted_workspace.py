@@ -134,8 +134,8 @@ class Child:
 
     @property
     def err(self) -> str:
-        """What it has written to stderr so far."""
-        return self._err.read_text(encoding="utf-8")
+        """What it has written to stderr so far, unless that is a terminal."""
+        return self._err.read_text(encoding="utf-8") if self._err.exists() else ""
 
     @property
     def document(self) -> dict[str, Any]:
@@ -195,9 +195,12 @@ class Processes:
         child.wait()
         return child
 
-    def start_radar(self, folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> Child:
-        """`radar …` in the folder."""
-        return self._start(do="radar", folder=str(folder), arguments=list(arguments), env=dict(env or environment()))
+    def start_radar(
+        self, folder: Path, *arguments: str, env: Mapping[str, str] | None = None, terminal: str | None = None
+    ) -> Child:
+        """`radar …` in the folder; with the path of a terminal, stdin and stderr are that."""
+        command = {"folder": str(folder), "arguments": list(arguments), "env": dict(env or environment())}
+        return self._start(do="radar", terminal=terminal, **command)
 
     def start_stages(
         self, folder: Path, generator: str, verifier: str, *, env: Mapping[str, str] | None = None, **door: Any
@@ -219,7 +222,7 @@ _starter: subprocess.Popen[str] | None = None
 def _ask(**command: Any) -> Any:
     """Have the starter do something. All tests of a process share it; it ends when its input does."""
     global _starter  # noqa: PLW0603
-    if _starter is None:
+    if _starter is None or _starter.poll() is not None:
         _starter = subprocess.Popen(
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
         )
@@ -273,8 +276,12 @@ def _poll(pid: int) -> int | None:
 
 
 def _fork(command: Mapping[str, Any]) -> int:
-    streams = [os.open(os.devnull, os.O_RDONLY)]
-    streams += [os.open(command[name], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) for name in ("out", "err")]
+    terminal = command.get("terminal")
+    streams = [os.open(terminal or os.devnull, os.O_RDONLY | os.O_NOCTTY)]
+    streams += [
+        os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOCTTY, 0o600)
+        for name in (command["out"], terminal or command["err"])
+    ]
     pid = os.fork()
     if pid == 0:
         for number, stream in enumerate(streams):
@@ -323,11 +330,12 @@ def run_stages(folder: Path, generator: str, verifier: str, **door: Any) -> None
     from radar_dagster.models.stages import judge_probes, make_probes
 
     workspace = load_workspace(folder / "radar.yaml")
-    rubric, lake, opened = workspace.rubric("letters"), Lake(workspace.store_url), Door(workspace.door, **door)
-    probes = make_probes(rubric, opened, generator, workspace.audit.probes)
-    lake.write("probes", probes, benchmark="letters", generator=generator)
-    scores = judge_probes(rubric, probes, opened, verifier)
-    lake.write("scores", scores, benchmark="letters", pair=f"{generator}~{verifier}")
+    rubric, lake = workspace.rubric("letters"), Lake(workspace.store_url)
+    with Door(workspace.door, **door) as opened:
+        probes = make_probes(rubric, opened, generator, workspace.audit.probes)
+        lake.write("probes", probes, benchmark="letters", generator=generator)
+        scores = judge_probes(rubric, probes, opened, verifier)
+        lake.write("scores", scores, benchmark="letters", pair=f"{generator}~{verifier}")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import pty
+import select
 import socket
 import time
 from collections import Counter
@@ -246,6 +249,53 @@ def test_an_audit_that_cannot_go_on_ends_with_4(
     assert told in line
     assert "writer-1" in line
     assert server.log.ok == 0
+
+
+class Terminal:
+    """A terminal that a test reads and types on; `path` is where a process finds it."""
+
+    def __init__(self) -> None:
+        self._master, self._slave = pty.openpty()
+        self.path = os.ttyname(self._slave)
+
+    def read_until(self, words: str) -> str:
+        """What was said up to these words, or a little further."""
+        said = ""
+        while words not in said:
+            assert select.select([self._master], [], [], 60)[0], said
+            said += os.read(self._master, 4096).decode()
+        return said
+
+    def type(self, line: str) -> None:
+        os.write(self._master, f"{line}\n".encode())
+
+    def close(self) -> None:
+        os.close(self._slave)
+        os.close(self._master)
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    terminal = Terminal()
+    yield terminal
+    terminal.close()
+
+
+@pytest.mark.slow
+def test_on_a_terminal_an_audit_says_what_it_may_cost_and_a_no_is_no_verdict(
+    server: StubServer, folder: Path, processes: Processes, terminal: Terminal
+) -> None:
+    pair = ("--generator", "oai-writer", "--verifier", "ant-judge")
+    audit = processes.start_radar(folder, "audit", "letters", *pair, "--budget", "2", terminal=terminal.path)
+    said = terminal.read_until("Go on?")
+    assert "This audit makes 96 calls to oai/writer-1, ant/judge-1, about $" in said
+    assert "It stops before it costs more than $2." in said
+    terminal.type("n")
+    terminal.read_until("Interrupted.")
+    assert audit.wait() == 130
+    assert audit.out == ""
+    assert server.log.records == []
+    assert not list(folder.rglob("*.parquet"))
 
 
 # Budgets

@@ -28,6 +28,11 @@ from radar_dagster.models.stages import judge_probes, make_probes
 
 POSTGRES = "RADAR_TEST_POSTGRES"
 PASSWORD = "pass-w0rd-of-nobody"
+#: A Dagster instance that keeps whatever any library logs with the events of the run.
+VERBOSE = """\
+telemetry: {enabled: false}
+python_logs: {python_log_level: DEBUG, managed_python_loggers: [root, openai, anthropic, httpx2]}
+"""
 PAIR = ("--generator", "oai-writer", "--verifier", "ant-judge")
 
 
@@ -66,7 +71,15 @@ def test_a_secret_is_found_however_it_is_spelt(tmp_path: Path) -> None:
 
 @pytest.fixture
 def server(stub: StubServer) -> StubServer:
-    """It tells the key to everybody who asks, in all that a model can say."""
+    """It repeats keys that it does not know."""
+    stub.settings.keys = {KEY}
+    stub.settings.brain = brain_from(BRAIN)
+    stub.settings.echo_keys = True
+    return stub
+
+
+def make_chatty(server: StubServer) -> None:
+    """Have it tell the key to everybody who asks, in all that a model can say."""
     plain = brain_from(BRAIN)
 
     def chatty(ask: Any) -> str:
@@ -75,11 +88,8 @@ def server(stub: StubServer) -> StubServer:
             return f"{said} (Authorization: Bearer {KEY})"
         return json.dumps({**json.loads(said), "rationale": f"x-api-key: {KEY}", "reasoning": KEY})
 
-    stub.settings.keys = {KEY}
-    stub.settings.brain = chatty
-    stub.settings.echo_keys = True
-    stub.settings.served_as = {"writer-1": f"writer-{KEY}", "judge-1": KEY}
-    return stub
+    server.settings.brain = chatty
+    server.settings.served_as = {"writer-1": f"writer-{KEY}", "judge-1": KEY}
 
 
 @pytest.fixture
@@ -93,11 +103,16 @@ def test_an_audit_of_models_that_repeat_the_key_leaves_it_nowhere(
     server: StubServer, tmp_path: Path, processes: Processes
 ) -> None:
     folder = write_workspace(tmp_path / "workspace", server.openai_url, server.anthropic_url)
-    told = processes.radar(folder, "audit", "letters", *PAIR)
+    home = folder / ".radar" / "dagster"
+    home.mkdir(parents=True)
+    (home / "dagster.yaml").write_text(VERBOSE)
+    loud = {"OPENAI_LOG": "debug", "ANTHROPIC_LOG": "debug"}
+    make_chatty(server)
+    told = processes.radar(folder, "audit", "letters", *PAIR, env=environment(**loud))
     assert told.code == 4
     assert "repeats the key" in told.err
     server.settings.brain, server.settings.served_as = brain_from(BRAIN), {}
-    audit = processes.radar(folder, "audit", "letters", *PAIR, "--out", str(tmp_path / "out"))
+    audit = processes.radar(folder, "audit", "letters", *PAIR, "--out", str(tmp_path / "out"), env=environment(**loud))
     assert audit.code in (0, 1, 3), audit.err
     key = rows_of(ledger_of(folder))[-1]["key"]
     for command in (
@@ -107,7 +122,7 @@ def test_an_audit_of_models_that_repeat_the_key_leaves_it_nowhere(
     ):  # fmt: skip
         assert processes.radar(folder, *command).code in (0, 1, 3, 4)
     for secret in (KEY, "sk-wrong-0123456789-abcdefgh"):
-        env = environment(**{KEY_VARIABLE: secret})
+        env = environment(**{KEY_VARIABLE: secret}, **loud)
         server.settings.keys = {"another"}
         refused = processes.radar(folder, "audit", "letters", *PAIR, "--fresh", env=env)
         assert refused.code == 4
@@ -202,7 +217,7 @@ def test_whatever_a_server_says_the_key_is_kept(said: str, tmp_path: Path, monke
     monkeypatch.delenv("RADAR_LEDGER", raising=False)
     texts: list[str] = []
     with echo(ANSWERS[said]) as url:
-        folder = write_workspace(tmp_path / "w", url, url, endpoint={"max_attempts": 1}, audit={"probes": 1})
+        folder = write_workspace(tmp_path / "w", url, url, endpoint={"max_attempts": 1}, audit={"tasks": 1})
         workspace = load_workspace(folder / "radar.yaml")
         for writer in ("oai-writer", "ant-writer"):
             with Door(workspace.door) as door:

@@ -59,6 +59,13 @@ def all_rows(connection: Connection, key: str) -> list[Entry]:
     return [_entry(ENTRY_FIELDS, row) for row in rows]
 
 
+def keys_from(connection: Connection, digits: str, most: int) -> list[str]:
+    """The keys that begin with these hexadecimal digits, so many at most."""
+    # "g" comes after every digit, so that the index is used.
+    begins = and_(CALLS.c.key >= digits, CALLS.c.key < f"{digits}g")
+    return list(connection.scalars(select(CALLS.c.key).where(begins).distinct().order_by(CALLS.c.key).limit(most)))
+
+
 def add_up(connection: Connection, **equal: str | None) -> list[TallyRow]:
     """Sums over the rows in which the given columns have the given values (None: any)."""
     unpriced = case((CALLS.c.usd.is_(None), 1), else_=0)

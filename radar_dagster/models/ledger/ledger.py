@@ -100,6 +100,10 @@ class Ledger:
         """Every row of a key with its request, the oldest first."""
         return self._store.read(lambda connection: calls.all_rows(connection, key))
 
+    def keys_from(self, digits: str, most: int = 10) -> list[str]:
+        """The keys that begin with these hexadecimal digits, so many at most, in order."""
+        return self._store.read(lambda connection: calls.keys_from(connection, digits, most))
+
     def tally(
         self, *, session: str | None = None, run_id: str | None = None, role: Role | None = None
     ) -> list[TallyRow]:

@@ -923,3 +923,13 @@ def test_the_loop_runs_on_while_the_database_is_busy(tmp_path: Path) -> None:
 
     with Ledger(path) as ledger:
         assert run(ledger, work) == 20
+
+
+def test_a_key_is_found_by_its_first_digits(ledger: Ledger) -> None:
+    keys = ["0123456789ab" + "0" * 52, "0123456789ac" + "f" * 52, "ff" + "0" * 62]
+    ledger.append([entry(key=key) for key in (*keys, keys[0])])
+    assert ledger.keys_from("0123456789") == keys[:2]
+    assert ledger.keys_from("0123456789ac") == ledger.keys_from(keys[1]) == [keys[1]]
+    assert ledger.keys_from("f") == [keys[2]]
+    assert ledger.keys_from("", most=2) == keys[:2]
+    assert ledger.keys_from("e") == []
