@@ -263,13 +263,14 @@ def radar(job: Job) -> dict[str, Any]:
     asked = judgements(job.calls + WARM_UP)
     with tempfile.TemporaryDirectory() as folder:
         settings = DoorSettings(
-            models={"judge": ModelSpec(model=f"stub/{MODEL}")},
+            models={"judge": ModelSpec(model=f"stub/{MODEL}"), "other": ModelSpec(model="stub/other")},
             endpoints={"stub": endpoint},
             ledger=str(Path(folder, "ledger.sqlite")),
         )
         door = Door(settings)
         if job.deadline_s is None:
-            door.judge("judge", asked[job.calls :])
+            # Another model: how many calls the endpoint bears is to be found out by those that are measured.
+            door.judge("other", asked[job.calls :])
         before, clock = memory(), Clock()
         calls = door.judge("judge", asked[: job.calls])
         result = {**clock.read(), "before_mb": before["now_mb"], "peak_mb": memory()["peak_mb"]}

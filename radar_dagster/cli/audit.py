@@ -86,7 +86,8 @@ def _ask_before_spending(selection: Selection, door: Door, *, fresh: bool) -> No
         output.on_stderr(f"{there:,} probes are in the ledger already and cost nothing; so are their scores, if any.")
     if selection.workspace.budget_usd is not None:
         output.on_stderr(f"It stops before it costs more than ${selection.workspace.budget_usd:g}.")
-    typer.confirm("Go on?", abort=True, err=True)
+    with output.results_only():  # the prompt's last space would go to stdout
+        typer.confirm("Go on?", abort=True, err=True)
 
 
 def _about_all(selection: Selection, failed: Sequence[FailedCheck]) -> dict[str, Any]:

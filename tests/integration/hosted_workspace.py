@@ -286,6 +286,9 @@ def _fork(command: Mapping[str, Any]) -> int:
     if pid == 0:
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
+        # Streams know what they were made for: files, pipes, terminals.
+        sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
         _end(_work_on(command))
     for stream in streams:
         os.close(stream)

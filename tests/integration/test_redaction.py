@@ -33,7 +33,8 @@ VERBOSE = """\
 telemetry: {enabled: false}
 python_logs: {python_log_level: DEBUG, managed_python_loggers: [root, openai, anthropic, httpx2]}
 """
-PAIR = ("--generator", "oai-writer", "--verifier", "ant-judge")
+#: An audit of six probes: with every library talking, each call takes a while.
+PAIR = ("--generator", "oai-writer", "--verifier", "ant-judge", "--probes", "1", "--tasks", "1")
 
 
 def spellings(secret: str) -> dict[str, bytes]:
@@ -114,6 +115,7 @@ def test_an_audit_of_models_that_repeat_the_key_leaves_it_nowhere(
     server.settings.brain, server.settings.served_as = brain_from(BRAIN), {}
     audit = processes.radar(folder, "audit", "letters", *PAIR, "--out", str(tmp_path / "out"), env=environment(**loud))
     assert audit.code in (0, 1, 3), audit.err
+    assert any(b"/v1/messages" in file.read_bytes() for file in home.rglob("*.db"))  # what libraries log is kept
     key = rows_of(ledger_of(folder))[-1]["key"]
     for command in (
         ("audit", "letters", *PAIR, "--json"), ("call", key), ("call", key, "--json"), ("models",),
