@@ -118,7 +118,7 @@ def test_an_audit_of_models_that_repeat_the_key_leaves_it_nowhere(
     assert any(b"/v1/messages" in file.read_bytes() for file in home.rglob("*.db"))  # what libraries log is kept
     key = rows_of(ledger_of(folder))[-1]["key"]
     for command in (
-        ("audit", "letters", *PAIR, "--json"), ("call", key), ("call", key, "--json"), ("models",),
+        ("call", key), ("call", key, "--json"), ("models",),
         ("models", "--json"), ("check",), ("trace", "letters", "oai-writer~ant-judge", "accuracy", "brevity", "--json"),
         ("plan", "letters", "--json"), ("sql", "SELECT * FROM scores", "--json"),
     ):  # fmt: skip
