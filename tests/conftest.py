@@ -1,5 +1,6 @@
 """Settings of the whole test suite, and fixtures that unit and integration tests share."""
 
+import asyncio
 import os
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,13 @@ sys.path.append(str(Path(__file__).parent))
 settings.register_profile("desk", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "desk")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Name the one at fault when an earlier test left its event loop running; all later tests would fail of it."""
+    loop = asyncio._get_running_loop()
+    if loop is not None and "browser" not in getattr(item, "fixturenames", ()):
+        pytest.fail(f"an event loop still runs in this thread when the test starts: {loop}")
 
 
 @pytest.fixture

@@ -18,9 +18,13 @@ _FLAGS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[object]:
-    """A real headless Chromium."""
+    """A real headless Chromium.
+
+    One per module, not per session: Playwright's event loop counts as running in this thread until the browser is
+    closed, and every later test that starts a loop of its own would fail.
+    """
     if _CHROMIUM is None:
         pytest.skip("no Chromium on this machine (looked for chromium, chromium-browser)")
     sync_api = pytest.importorskip("playwright.sync_api", reason="the playwright package is not installed")
