@@ -111,6 +111,89 @@ SETTLING = _schema(
     nullable="value low high probes_needed",
 )  # fmt: skip
 
+#: What people's ratings say of every pair of criteria. `items` is null for published values, whose items are not at hand;
+#: `reason` says why a number is null.
+HUMAN_CORRELATIONS = _schema(
+    {
+        "criterion_a": _TEXT, "criterion_b": _TEXT, "pearson_r": _FLOAT, "ci_low": _FLOAT, "ci_high": _FLOAT,
+        "spearman": _FLOAT, "items": _INT, "raters": _TEXT, "source": _TEXT, "reason": _TEXT,
+    },
+    nullable="pearson_r ci_low ci_high spearman items reason",
+)  # fmt: skip
+
+#: Responses to the bare tasks, nothing intervened upon. `purpose` is the baseline that reads them, as each needs a
+#: sample of its own.
+PASSIVE_RESPONSES = _schema(
+    {
+        "response": _TEXT, "task": _TEXT, "purpose": _TEXT, "sample": _INT,
+        "state": _TEXT, "text": _TEXT, "rubric_version": _TEXT, **_CALL,
+    },
+    nullable="text detail input_tokens output_tokens usd",
+)  # fmt: skip
+
+#: One row per passive response × criterion, failures included; columns as in SCORES.
+PASSIVE_SCORES = _schema(
+    {
+        "response": _TEXT, "task": _TEXT, "purpose": _TEXT, "sample": _INT, "criterion": _TEXT,
+        "state": _TEXT, "score": _INT, "expected": _FLOAT, "p": _FLOAT, "reasoning": _TEXT, "rationale": _TEXT,
+        "rubric_version": _TEXT, **_CALL,
+    },
+    nullable="score expected p reasoning rationale detail call_key input_tokens output_tokens usd",
+)  # fmt: skip
+
+#: What a passive method says of every pair; `method` is synthetic_correlation or rrd, `reason` why a value is null.
+BASELINES = _schema(
+    {
+        "method": _TEXT, "criterion_a": _TEXT, "criterion_b": _TEXT, "value": _FLOAT, "responses": _INT,
+        "reason": _TEXT,
+    },
+    nullable="value reason",
+)  # fmt: skip
+
+#: The correlation-aware weights that whitening gives the criteria, beside the declared ones; both sum to 1.
+BASELINE_WEIGHTS = _schema(
+    {"criterion": _TEXT, "declared": _FLOAT, "whitened": _FLOAT, "reason": _TEXT}, nullable="whitened reason"
+)
+
+#: Agreement of a method's pair values with people's; `detail` says why a number is null and what bounds a p-value.
+VALIDATION = _schema(
+    {
+        "method": _TEXT, "pearson": _FLOAT, "spearman": _FLOAT, "kendall": _FLOAT, "mae": _FLOAT,
+        "p_permutation": _FLOAT, "pairs_used": _INT, "detail": _TEXT,
+    },
+    nullable="pearson spearman kendall mae p_permutation detail",
+)  # fmt: skip
+
+#: Agreement at fewer probes: mean and standard deviation over subsets. `reference` is human or full (all probes).
+PROBE_BUDGET = _schema(
+    {
+        "reference": _TEXT, "probes": _INT, "subsets": _INT, "pearson": _FLOAT, "pearson_sd": _FLOAT,
+        "spearman": _FLOAT, "spearman_sd": _FLOAT, "mae": _FLOAT, "mae_sd": _FLOAT, "detail": _TEXT,
+    },
+    nullable="pearson pearson_sd spearman spearman_sd mae mae_sd detail",
+)  # fmt: skip
+
+#: Every pair of criteria over all cells of a benchmark: means and standard deviations of the cells in which the pair is
+#: reliable, and the reading of the means.
+COUPLING_GRID = _schema(
+    {
+        "criterion_a": _TEXT, "criterion_b": _TEXT, "cells": _INT, "cells_reliable": _INT,
+        "leakage_ab": _FLOAT, "leakage_ab_sd": _FLOAT, "leakage_ba": _FLOAT, "leakage_ba_sd": _FLOAT,
+        "sym": _FLOAT, "sym_sd": _FLOAT, "asym": _FLOAT, "asym_sd": _FLOAT, "reading": _TEXT, "upstream": _TEXT,
+        "same_reading": _INT,
+    },
+    nullable="leakage_ab leakage_ab_sd leakage_ba leakage_ba_sd sym sym_sd asym asym_sd upstream",
+)  # fmt: skip
+
+#: Agreement with people, cell by cell; pairs that are no cell (self-pairs) and cells not audited are null with a detail.
+GRID_AGREEMENT = _schema(
+    {
+        "generator": _TEXT, "verifier": _TEXT, "pearson": _FLOAT, "spearman": _FLOAT, "kendall": _FLOAT, "mae": _FLOAT,
+        "p_permutation": _FLOAT, "pairs_used": _INT, "detail": _TEXT,
+    },
+    nullable="pearson spearman kendall mae p_permutation pairs_used detail",
+)  # fmt: skip
+
 #: One row: the policy's answer. `reasons` is a JSON list of sentences; `settings` a JSON object with the coupling
 #: settings and the policy with which stage 3 was computed.
 VERDICT = _schema({"verdict": _TEXT, "exit_code": _INT, "reasons": _TEXT, "settings": _TEXT})
@@ -131,6 +214,15 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     "aggregation_sensitivity": AGGREGATION_SENSITIVITY,
     "settling": SETTLING,
     "verdict": VERDICT,
+    "human_correlations": HUMAN_CORRELATIONS,
+    "passive_responses": PASSIVE_RESPONSES,
+    "passive_scores": PASSIVE_SCORES,
+    "baselines": BASELINES,
+    "baseline_weights": BASELINE_WEIGHTS,
+    "validation": VALIDATION,
+    "probe_budget": PROBE_BUDGET,
+    "coupling_grid": COUPLING_GRID,
+    "grid_agreement": GRID_AGREEMENT,
     "audit_report": AUDIT_REPORT,
 }
 
@@ -141,4 +233,4 @@ COUPLING_TABLES = (
 )  # fmt: skip
 
 #: Tables that may have no row; an empty write of any other is refused.
-MAY_BE_EMPTY = frozenset({"settling"})
+MAY_BE_EMPTY = frozenset({"settling", "human_correlations", "probe_budget"})
