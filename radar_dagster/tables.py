@@ -111,7 +111,7 @@ SETTLING = _schema(
     nullable="value low high probes_needed",
 )  # fmt: skip
 
-#: What people's ratings say of every pair of criteria. `items` is null for published values, whose items are not at hand;
+#: What people's ratings say of every pair of criteria. `items` is null for published values, as theirs are not at hand;
 #: `reason` says why a number is null.
 HUMAN_CORRELATIONS = _schema(
     {
@@ -185,7 +185,7 @@ COUPLING_GRID = _schema(
     nullable="leakage_ab leakage_ab_sd leakage_ba leakage_ba_sd sym sym_sd asym asym_sd upstream",
 )  # fmt: skip
 
-#: Agreement with people, cell by cell; pairs that are no cell (self-pairs) and cells not audited are null with a detail.
+#: Agreement with people, cell by cell; what is no cell (a self-pair) and cells not audited are null with a detail.
 GRID_AGREEMENT = _schema(
     {
         "generator": _TEXT, "verifier": _TEXT, "pearson": _FLOAT, "spearman": _FLOAT, "kendall": _FLOAT, "mae": _FLOAT,
