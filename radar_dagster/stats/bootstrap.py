@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from radar_dagster.stats.cell import BoolArray, FloatArray, IntArray, ScoreCube
-from radar_dagster.stats.coupling import average_over_tasks, slices_from_means
+from radar_dagster.stats.coupling import average_over_tasks, slices_from_means, weighted_stratum_means
 from radar_dagster.stats.intervals import Bounds
-from radar_dagster.stats.numbers import divide
 from radar_dagster.stats.settings import CouplingSettings
 
 #: With fewer usable resamples than this there is no interval: its ends would be single resamples.
@@ -91,10 +90,9 @@ def _resampled_means(cube: ScoreCube, block: IntArray, resamples: int, seed: int
     """Means of every resample and stratum, shape (B, T, block, 2, n); NaN where all drawn scores are missing."""
     scores = cube.p[:, block]
     weights = _draw_weights(cube, block, resamples, seed)
-    present = np.isfinite(scores)
-    total = weights @ np.where(present, scores, 0.0)  # (T, block, 2, B, N) @ (T, block, 2, N, n)
-    means = total / scores.shape[3] if present.all() else divide(total, weights @ present.astype(np.float64))
-    return np.moveaxis(means, 3, 0)
+    if np.isfinite(scores).all():  # every draw counts as many probes: half the work
+        return np.moveaxis(weights @ scores / scores.shape[3], 3, 0)
+    return np.moveaxis(weighted_stratum_means(scores, weights), 3, 0)
 
 
 def _draw_weights(cube: ScoreCube, block: IntArray, resamples: int, seed: int) -> FloatArray:

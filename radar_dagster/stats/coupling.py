@@ -55,6 +55,16 @@ def stratum_means(cube: ScoreCube) -> FloatArray:
     return nanmean(cube.p, axis=3)
 
 
+def weighted_stratum_means(scores: FloatArray, weights: FloatArray) -> FloatArray:
+    """Stratum means of B weightings of the probes at once: (…, N, n) scores and (…, B, N) weights give (…, B, n).
+
+    A weight says how often a probe counts. NaN where every score that counts is missing.
+    """
+    present = np.isfinite(scores)
+    total = weights @ np.where(present, scores, 0.0)
+    return divide(total, weights @ present.astype(np.float64))
+
+
 def slices_from_means(means: FloatArray, gate: float, own: IntArray | None = None) -> Slices:
     """Per-task coupling, self-effect and gated leakage from stratum means (…, T, r, 2, n).
 
