@@ -52,9 +52,8 @@ def average_over_cells(cells: Sequence[pd.DataFrame], thresholds: ReadingThresho
     read = read_pairs(means["sym"], means["asym"], means["leakage_ab"], means["leakage_ba"], thresholds)
     readings = np.stack([cell["reading"].to_numpy(dtype=object) for cell in aligned])
     columns["reading"] = read.reading
-    columns["upstream"] = [
-        {"a": one, "b": other}.get(side) for side, (one, other) in zip(read.upstream, pairs, strict=True)
-    ]
+    upstream = [{"a": one, "b": other}.get(side) for side, (one, other) in zip(read.upstream, pairs, strict=True)]
+    columns["upstream"] = pd.Series(upstream, dtype=object)
     columns["same_reading"] = (readings == read.reading).sum(axis=0)
     return pd.DataFrame(columns)
 
