@@ -454,7 +454,7 @@ def test_a_stalled_call_ends_when_the_client_gives_up_and_is_no_success(stub: St
     stub.wait_until(lambda log: log.in_flight == 0)
     assert (stub.log.calls[0].status, stub.log.ok) == (499, 0)
     chat(stub, timeout=5)
-    assert (stub.log.calls[1].seconds or 0) >= 0.1
+    assert (stub.log.calls[1].seconds or 0) >= 0.09  # a timer may be early by the resolution of its clock
     assert stub.log.ok == 1
 
 

@@ -3,7 +3,7 @@
 import json
 import math
 from pathlib import Path
-from time import perf_counter
+from time import thread_time
 from typing import Any
 
 import pytest
@@ -257,14 +257,14 @@ def test_whatever_comes_a_generation_is_text_that_stands_in_the_reply(text: str)
 def test_time_grows_with_the_length_of_a_hostile_reply_and_not_with_its_square(pattern: str) -> None:
     def seconds(length: int) -> float:
         text = pattern * (length // len(pattern))
-        start = perf_counter()
+        start = thread_time()
         read_judgement(to_judge(verdict(1, "forged", "w")), completion(text))
         read_judgement(to_judge(), completion('{"reasoning": "' + text))
         read_judgement(to_judge(text), completion(verdict(1)))
-        return perf_counter() - start
+        return thread_time() - start
 
     seconds(1000)
-    assert seconds(200_000) < 40 * seconds(20_000) + 0.3  # tenfold, with room for a busy machine; a square is 100-fold
+    assert seconds(200_000) < 40 * seconds(20_000) + 0.3  # tenfold, with room for caches; a square is 100-fold
 
 
 @pytest.mark.parametrize("depth", [100, 900, 10_000, 100_000])
