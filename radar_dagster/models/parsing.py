@@ -250,13 +250,8 @@ def _begins_value(text: str, shown: str) -> bool:
 def _plain(text: str) -> str:
     """A text as one may compare it with a copy: escapes resolved, in one form, one case, without white space."""
     if "\\" in text:
-        # One form comes first: a backslash before a ligature is no escape, before the letters that it stands for it is.
-        text = _ESCAPE.sub(lambda found: chr(int(found[1] or found[2] or "20", 16)), _one_form(text))
-    return "".join(_one_form(text).split())
-
-
-def _one_form(text: str) -> str:
-    return unicodedata.normalize("NFKC", text).casefold()
+        text = _ESCAPE.sub(lambda found: chr(int(found[1] or found[2] or "20", 16)), text)
+    return "".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def _words(plain: str) -> str:
