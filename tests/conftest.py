@@ -46,3 +46,12 @@ def stub_process() -> Iterator["StubProcess"]:
 
     with StubProcess() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real ratings, which the project doesn't contain: RADAR_TEST_DATA, or shared/data beside it."""
+    folder = Path(os.environ.get("RADAR_TEST_DATA") or Path(__file__).parents[2] / "shared" / "data")
+    if not folder.is_dir():
+        pytest.skip(f"no real ratings at {folder}; RADAR_TEST_DATA may name their folder")
+    return folder

@@ -61,9 +61,7 @@ def human_correlations(
     if ratings.ndim != 2 or ratings.shape[1] != len(criteria):
         raise ValueError(f"ratings have the shape {ratings.shape}; expected (items, {len(criteria)})")
     values = np.where(np.isfinite(ratings), ratings, np.nan)
-    pairs = [
-        _Pair(a, b, both_known(values[:, a], values[:, b])) for a, b in combinations(range(len(criteria)), 2)
-    ]
+    pairs = [_Pair(a, b, both_known(values[:, a], values[:, b])) for a, b in combinations(range(len(criteria)), 2)]
     found = [correlate(values[:, pair.a], values[:, pair.b]) for pair in pairs]
     estimate = np.array([np.nan if one.pearson is None else one.pearson for one in found])
     items = np.array([int(pair.both.sum()) for pair in pairs], dtype=np.int64)
