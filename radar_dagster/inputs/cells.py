@@ -5,6 +5,7 @@ Here: one parser per kind of cell, from text to a value or a ValueError that say
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -114,6 +115,16 @@ def score_parser(scale: Scale) -> Callable[[str], float | None]:
         return value
 
     return parse
+
+
+def parse_number(text: str) -> float | None:
+    """Any finite number; None where the cell is empty. Words such as NaN are no numbers: they may mean anything."""
+    if not text:
+        return None
+    value = float(text) if _NUMBER.fullmatch(text) else math.inf
+    if not math.isfinite(value):
+        raise ValueError("expected a finite number or an empty cell")
+    return value
 
 
 _STATES = frozenset(state.value for state in State)

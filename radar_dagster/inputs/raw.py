@@ -7,20 +7,25 @@ from __future__ import annotations
 
 import codecs
 import csv
+import gzip
 import io
 import json
+import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any, TextIO, cast
 
 import pyarrow as pa
 
 from radar_dagster.errors import BadInputError
 
 _CHUNK_ROWS = 5_000
+_HEAD_BYTES = 100_000
+_GZIP_MAGIC = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
@@ -51,10 +56,92 @@ def read_table(path: Path, required: Sequence[str], optional: Sequence[str] = ()
     Raises BadInputError when the file can't be read, is empty, is not of the format that its name says, lacks a
     required column, or has a row whose width differs from the header's.
     """
-    with _readable(path):
-        table = _reader(path)(path, required, optional)
+    with readable(path):
+        return _with_rows(_reader(path)(path, required, optional))
+
+
+class Format(Enum):
+    """What a file is by its content."""
+
+    DELIMITED = "CSV"
+    JSON_LINES = "JSON Lines"
+    JSON = "JSON"
+    PARQUET = "Parquet"
+
+
+def file_format(path: Path, under: str | None = None) -> Format:
+    """Recognise a file by how it begins; what is nothing else is CSV. A gzipped file is judged by what is in it.
+
+    An object of one line is a document, and no row, if it has the key `under`.
+    """
+    with open_bytes(path) as file:
+        head = file.read(_HEAD_BYTES)
+    if head.startswith(b"PAR1"):
+        return Format.PARQUET
+    text = head.decode(_encoding(path), errors="replace").lstrip()
+    if not text.startswith(("{", "[")):
+        return Format.DELIMITED
+    # Objects of one line each are rows; a bracket with nothing beside it opens a document over many lines.
+    if text.startswith("[") or text.split("\n", 1)[0].strip() == "{":
+        return Format.JSON
+    return Format.JSON if under is not None and under in next(json_lines(path))[1] else Format.JSON_LINES
+
+
+def column_names(path: Path, under: str | None = None) -> list[str]:
+    """The columns of a file whose format its content tells: as they stand there, repeated ones included.
+
+    JSON is a list of objects, or an object that holds such a list as `under`. Errors as in `read_table`, if `readable`
+    is put around it.
+    """
+    kind = file_format(path, under)
+    if kind is Format.PARQUET:
+        import pyarrow.parquet as pq
+
+        with _parquet_faults(path), pq.ParquetFile(path) as parquet:
+            return list(parquet.schema_arrow.names)
+    if kind is Format.DELIMITED:
+        with _open_delimited(path) as file:
+            return _header(path, csv.reader(file, delimiter=_widest_delimiter(file), strict=True))
+    rows = json_lines(path) if kind is Format.JSON_LINES else _document_rows(path, under)
+    return list(dict.fromkeys(name for _, row in rows for name in row))
+
+
+def read_columns(path: Path, names: Sequence[str], under: str | None = None) -> RawTable:
+    """Read some of the columns that `column_names` found. Errors as in `read_table`, if `readable` is put around it."""
+    kind = file_format(path, under)
+    if kind is Format.PARQUET:
+        return _with_rows(_read_parquet(path, names, ()))
+    if kind is Format.DELIMITED:
+        with _open_delimited(path) as file:
+            return _with_rows(_delimited_rows(path, file, _widest_delimiter(file), names, ()))
+    if kind is Format.JSON_LINES:
+        return _with_rows(_read_json_lines(path, names, ()))
+    columns = _TextColumns(names)
+    for number, row in _document_rows(path, under):
+        columns.add([_json_text(f"{path}: row {number}", name, row.get(name)) for name in names], number)
+    return _with_rows(RawTable(path, columns.table(path, names).columns, None))
+
+
+def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a JSON Lines file, gzipped or not, with their lines; BadInputError at a line that is no object."""
+    with open_bytes(path) as file:
+        for number, line in enumerate(io.TextIOWrapper(file, encoding=_encoding(path), newline="\n"), start=1):
+            if not line.isspace():
+                yield number, _json_object(path, number, line)
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[IO[bytes]]:
+    """A file for reading, decompressed if it is gzipped."""
+    with path.open("rb") as file:
+        zipped = file.read(2) == _GZIP_MAGIC
+    with cast(IO[bytes], gzip.open(path, "rb")) if zipped else path.open("rb") as file:
+        yield file
+
+
+def _with_rows(table: RawTable) -> RawTable:
     if not len(table):
-        raise BadInputError(f"{path}: holds no rows, only a header; expected at least one row")
+        raise BadInputError(f"{table.path}: holds no rows, only a header; expected at least one row")
     return table
 
 
@@ -66,7 +153,8 @@ def _reader(path: Path) -> Callable[[Path, Sequence[str], Sequence[str]], RawTab
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
+def readable(path: Path) -> Iterator[None]:
+    """Turn what may go wrong while a file is read into BadInputError."""
     try:
         if path.is_file() and path.stat().st_size == 0:
             raise BadInputError(f"{path}: is empty")
@@ -75,13 +163,17 @@ def _readable(path: Path) -> Iterator[None]:
         raise BadInputError(_undecodable(path)) from None
     except MemoryError:
         raise BadInputError(f"{path}: does not fit into memory, or is damaged") from None
+    except (EOFError, zlib.error) as error:
+        raise BadInputError(f"{path}: a damaged gzip file: {error}") from None
     except OSError as error:
         raise BadInputError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 def _undecodable(path: Path) -> str:
     """Find the place again, which a reader in chunks doesn't know."""
-    data, encoding = path.read_bytes(), _encoding(path)
+    with open_bytes(path) as file:
+        data = file.read()
+    encoding = _encoding(path)
     try:
         data.decode(encoding)
     except UnicodeDecodeError as error:
@@ -91,7 +183,7 @@ def _undecodable(path: Path) -> str:
 
 
 def _encoding(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_bytes(path) as file:
         mark = file.read(2)
     return "utf-16" if mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
 
@@ -138,41 +230,65 @@ class _TextColumns:
 
 
 def _read_delimited(path: Path, required: Sequence[str], optional: Sequence[str]) -> RawTable:
+    with _open_delimited(path) as file:
+        delimiter = _sniff_delimiter(file, required)
+        return _delimited_rows(path, file, delimiter, required, optional)
+
+
+@contextmanager
+def _open_delimited(path: Path) -> Iterator[TextIO]:
     # Columns that nobody asked for may hold whole responses; the module's own limit is 128 kB a cell.
     limit = csv.field_size_limit(2**31 - 1)
     try:
-        with path.open(encoding=_encoding(path), newline="") as file:
-            delimiter = _sniff_delimiter(file, required)
-            return _delimited_rows(path, file, delimiter, required, optional)
+        with open_bytes(path) as file:
+            yield io.TextIOWrapper(file, encoding=_encoding(path), newline="")
     finally:
         csv.field_size_limit(limit)
 
 
 def _sniff_delimiter(file: TextIO, required: Sequence[str]) -> str:
     """The delimiter under which the header shows the most of the required columns."""
-    head = file.read(100_000)
+    headers = _headers_by_delimiter(file)
+    return max(headers, key=lambda delimiter: len(set(required) & {name.strip() for name in headers[delimiter]}))
+
+
+def _widest_delimiter(file: TextIO) -> str:
+    """The delimiter that splits the header into the most cells."""
+    headers = _headers_by_delimiter(file)
+    return max(headers, key=lambda delimiter: len(headers[delimiter]))
+
+
+def _headers_by_delimiter(file: TextIO) -> dict[str, list[str]]:
+    head = file.read(_HEAD_BYTES)
     file.seek(0)
 
-    def hits(delimiter: str) -> int:
+    def header(delimiter: str) -> list[str]:
         try:
-            header = next((row for row in csv.reader(io.StringIO(head, newline=""), delimiter=delimiter) if row), [])
+            return next((row for row in csv.reader(io.StringIO(head, newline=""), delimiter=delimiter) if row), [])
         except csv.Error:
-            return 0
-        return len(set(required) & {name.strip() for name in header})
+            return []
 
-    return max((",", ";", "\t"), key=hits)
+    return {delimiter: header(delimiter) for delimiter in (",", ";", "\t")}
+
+
+def _header(path: Path, reader: Iterator[list[str]]) -> list[str]:
+    try:
+        names = next((row for row in reader if row), [])
+    except csv.Error as error:
+        raise BadInputError(f"{path}:1: not valid CSV: {error}") from None
+    if not names:
+        raise BadInputError(f"{path}: is empty")
+    return [name.strip() for name in names]
 
 
 def _delimited_rows(
     path: Path, file: TextIO, delimiter: str, required: Sequence[str], optional: Sequence[str]
 ) -> RawTable:
     reader = csv.reader(file, delimiter=delimiter, strict=True)
+    header = _header(path, reader)
     start = 1
     try:
-        header = next((row for row in reader if row), [])
-        if not header:
-            raise BadInputError(f"{path}: is empty")
-        chosen = _select(path, [name.strip() for name in header], required, optional)
+        chosen = _select(path, header, required, optional)
         positions, width = list(chosen.values()), len(header)
         columns = _TextColumns(list(chosen))
         # A quoted cell may hold line breaks, so a record starts after the last line that the one before it took.
@@ -192,13 +308,9 @@ def _read_json_lines(path: Path, required: Sequence[str], optional: Sequence[str
     names = (*required, *optional)
     columns = _TextColumns(names)
     found: dict[str, None] = {}
-    with path.open(encoding=_encoding(path), newline="\n") as file:
-        for number, line in enumerate(file, start=1):
-            if line.isspace():
-                continue
-            record = _json_object(path, number, line)
-            found.update(dict.fromkeys(record))
-            columns.add([_json_text(path, number, name, record.get(name)) for name in names], number)
+    for number, record in json_lines(path):
+        found.update(dict.fromkeys(record))
+        columns.add([_json_text(f"{path}:{number}", name, record.get(name)) for name in names], number)
     return columns.table(path, _select(path, list(found), required, optional))
 
 
@@ -213,27 +325,52 @@ def _json_object(path: Path, number: int, line: str) -> dict[str, Any]:
     return record
 
 
-def _json_text(path: Path, number: int, name: str, value: object) -> str:
+def _document_rows(path: Path, under: str | None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of a JSON document, counted from one."""
+    with open_bytes(path) as file:
+        text = file.read().decode(_encoding(path))
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+        raise BadInputError(f"{path}{line}: not valid JSON ({reason})") from None
+    rows = content.get(under) if isinstance(content, dict) else content
+    if not isinstance(rows, list):
+        place = f", or an object with such a list under {under!r}" if under else ""
+        raise BadInputError(f"{path}: expected a list of objects{place}")
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, dict):
+            raise BadInputError(f"{path}: row {number}: expected a JSON object, found {json.dumps(row):.60}")
+        yield number, row
+
+
+def _json_text(place: str, name: str, value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
         if value.isascii() or value.isprintable() or not any("\ud800" <= char <= "\udfff" for char in value):
             return value
-        raise BadInputError(f"{path}:{number}: column {name!r}: half a surrogate pair is not text, found {value!a:.80}")
+        raise BadInputError(f"{place}: column {name!r}: half a surrogate pair is not text, found {value!a:.80}")
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return repr(value)
     found = json.dumps(value)
-    raise BadInputError(f"{path}:{number}: column {name!r}: expected text or a number, found {found:.60}")
+    raise BadInputError(f"{place}: column {name!r}: expected text or a number, found {found:.60}")
 
 
 def _read_parquet(path: Path, required: Sequence[str], optional: Sequence[str]) -> RawTable:
     import pyarrow.parquet as pq
 
+    with _parquet_faults(path), pq.ParquetFile(path) as file:
+        chosen = _select(path, file.schema_arrow.names, required, optional)
+        table = file.read(columns=list(chosen))
+        return RawTable(path, {name: _parquet_text(path, name, table[name]) for name in chosen}, None)
+
+
+@contextmanager
+def _parquet_faults(path: Path) -> Iterator[None]:
     try:
-        with pq.ParquetFile(path) as file:
-            chosen = _select(path, file.schema_arrow.names, required, optional)
-            table = file.read(columns=list(chosen))
-            return RawTable(path, {name: _parquet_text(path, name, table[name]) for name in chosen}, None)
+        yield
     except (pa.ArrowException, UnicodeDecodeError, ValueError, OverflowError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise BadInputError(f"{path}: not a readable Parquet file: {reason:.200}") from None
