@@ -45,7 +45,7 @@ def read_human_pairs(path: Path, criteria: Sequence[str] | None = None) -> pd.Da
     with readable(path):
         table = read_columns(path, _required(path, column_names(path, _HUMAN), ["pearson_r"]), _HUMAN)
     frame = _frame(table, {"pearson_r": _correlation}, key_of(criteria or ()) if criteria else str)
-    return frame if criteria is None else _of_rubric(path, frame, criteria)
+    return frame if criteria is None else of_rubric(str(path), frame, criteria)
 
 
 def read_pair_values(path: Path) -> pd.DataFrame:
@@ -63,6 +63,21 @@ def read_pair_values(path: Path) -> pd.DataFrame:
     frame = _frame(table, dict.fromkeys(values, parse_number), str)
     frame["sym"] = frame[values].mean(axis=1, skipna=False)
     return frame[[*_CRITERIA, "sym"]]
+
+
+def of_rubric(place: str, frame: pd.DataFrame, criteria: Sequence[str]) -> pd.DataFrame:
+    """The pairs of a rubric among correlations, under its ids and in its order; BadInputError when there is none."""
+    key = key_of(criteria)
+    pairs = zip(frame["criterion_a"], frame["criterion_b"], frame["pearson_r"], strict=True)
+    known = {frozenset((key(a), key(b))): r for a, b, r in pairs}
+    rows = [(a, b, known[pair]) for a, b in combinations(criteria, 2) if (pair := frozenset((key(a), key(b)))) in known]
+    if not rows:
+        there = dict.fromkeys([*frame["criterion_a"], *frame["criterion_b"]])
+        raise BadInputError(
+            f"{place}: no pair of the rubric's criteria; expected two of {listed(criteria)}, found {listed(there)}"
+        )
+    found = pd.DataFrame(rows, columns=[*_CRITERIA, "pearson_r"])
+    return found.astype({**dict.fromkeys(_CRITERIA, object), "pearson_r": float})
 
 
 def _required(path: Path, names: Sequence[str], values: Sequence[str], otherwise: str = "") -> list[str]:
@@ -109,17 +124,3 @@ def _refuse_repeats(table: RawTable, frame: pd.DataFrame, key: Callable[[str], s
                 "either order"
             )
         first[pair] = row
-
-
-def _of_rubric(path: Path, frame: pd.DataFrame, criteria: Sequence[str]) -> pd.DataFrame:
-    key = key_of(criteria)
-    pairs = zip(frame["criterion_a"], frame["criterion_b"], frame["pearson_r"], strict=True)
-    known = {frozenset((key(a), key(b))): r for a, b, r in pairs}
-    rows = [(a, b, known[pair]) for a, b in combinations(criteria, 2) if (pair := frozenset((key(a), key(b)))) in known]
-    if not rows:
-        there = dict.fromkeys([*frame["criterion_a"], *frame["criterion_b"]])
-        raise BadInputError(
-            f"{path}: no pair of the rubric's criteria; they are {listed(criteria)}, the file's {listed(there)}"
-        )
-    found = pd.DataFrame(rows, columns=[*_CRITERIA, "pearson_r"])
-    return found.astype({**dict.fromkeys(_CRITERIA, object), "pearson_r": float})

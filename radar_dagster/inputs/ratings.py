@@ -199,7 +199,8 @@ def _rating_columns(path: Path, names: Sequence[str]) -> list[str]:
     """Columns at least half of whose cells that aren't empty are numbers; others are ids and texts."""
     found = [name for name in names if name and name.isprintable() and _holds_numbers(path, names, name)]
     if not found:
-        read_columns(path, list(dict.fromkeys(names)))  # a file that can't be read says why
+        if names:
+            read_columns(path, list(dict.fromkeys(names)))  # a file that can't be read says why
         raise BadInputError(f"{path}: expected a column of ratings; none of {listed(names)} holds numbers")
     return found
 
@@ -253,7 +254,7 @@ def _about_columns(layout: _Layout, names: Sequence[str], criteria: Sequence[str
         notes.append(f"no ratings for the criteria {listed(without)}")
     aside = [name for name in names if name not in layout.columns.values()]
     if aside:
-        notes.append(f"left aside, because no criterion is named so: {listed(aside)}")
+        notes.append(f"columns left aside: {listed(aside)}")
     return notes
 
 
