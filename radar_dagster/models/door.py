@@ -29,15 +29,23 @@ from radar_dagster.models.parsing import NO_CANDIDATES
 from radar_dagster.models.prices import PriceTable
 from radar_dagster.models.programmatic import call_each
 from radar_dagster.models.progress import Listener
-from radar_dagster.models.providers import ChecksRubric, Generator, Model, Verifier, connect, version_of
+from radar_dagster.models.providers import ChecksRubric, Generator, Model, Responder, Verifier, connect, version_of
 from radar_dagster.models.records import reply_of
 from radar_dagster.models.replies import Generation, Judgement, State
-from radar_dagster.models.requests import GenerationRequest, JudgementRequest, Request, request_key
+from radar_dagster.models.requests import GenerationRequest, JudgementRequest, Request, ResponseRequest, request_key
 from radar_dagster.models.settings import DoorSettings
 from radar_dagster.rubric.model import Rubric
 
 if TYPE_CHECKING:
     from radar_dagster.models.ledger import Entry, Ledger, TallyRow
+
+Role = type[Generator] | type[Verifier] | type[Responder]
+
+_LACKING: Mapping[Role, str] = {
+    Generator: "is no generator",
+    Verifier: "is no verifier",
+    Responder: "can't answer a task without a criterion, which passive baselines need: it has no method `respond`",
+}
 
 _Reply = TypeVar("_Reply", Generation, Judgement)
 
@@ -90,11 +98,11 @@ class Door:
         """What an alias stands for; BadInputError with the known ones when it is not configured."""
         return self._settings.spec(alias)
 
-    def check(self, alias: str, role: type[Generator] | type[Verifier], rubric: Rubric) -> None:
+    def check(self, alias: str, role: Role, rubric: Rubric) -> None:
         """Raise BadInputError if the model can't play the role or can't serve the rubric; makes no call."""
         model = self.model(alias)
         if not isinstance(model, HostedModel) and not isinstance(model, role):
-            raise BadInputError(f"{alias} ({self.spec(alias).model}) is no {role.__name__.lower()}")
+            raise self._is_not(alias, role)
         if isinstance(model, ChecksRubric):
             model.check_rubric(rubric)
 
@@ -114,8 +122,19 @@ class Door:
         if isinstance(model, HostedModel):
             return self._ask_hosted(model, requests, Generation, listener=listener)
         if not isinstance(model, Generator):
-            raise BadInputError(f"{alias} ({self.spec(alias).model}) is no generator")
+            raise self._is_not(alias, Generator)
         return self._ask_here(alias, requests, model.generate, Generation, listener)
+
+    def respond(
+        self, alias: str, requests: Sequence[ResponseRequest], listener: Listener | None = None
+    ) -> list[Call[Generation]]:
+        """One response to a bare task per request, in the order of the requests; failures are states."""
+        model = self.model(alias)
+        if isinstance(model, HostedModel):
+            return self._ask_hosted(model, requests, Generation, listener=listener)
+        if not isinstance(model, Responder):
+            raise self._is_not(alias, Responder)
+        return self._ask_here(alias, requests, model.respond, Generation, listener)
 
     def judge(
         self, alias: str, requests: Sequence[JudgementRequest], listener: Listener | None = None
@@ -126,7 +145,7 @@ class Door:
             score_from, notes = self._how_to_score(model, requests)
             return self._ask_hosted(model, requests, Judgement, listener=listener, score_from=score_from, notes=notes)
         if not isinstance(model, Verifier):
-            raise BadInputError(f"{alias} ({self.spec(alias).model}) is no verifier")
+            raise self._is_not(alias, Verifier)
         return self._ask_here(alias, requests, model.judge, Judgement, listener)
 
     def keys(self, alias: str, requests: Sequence[Request]) -> list[str]:
@@ -164,6 +183,9 @@ class Door:
 
     def __exit__(self, *raised: object) -> None:
         self.close()
+
+    def _is_not(self, alias: str, role: Role) -> BadInputError:
+        return BadInputError(f"{alias} ({self.spec(alias).model}) {_LACKING[role]}")
 
     @property
     def _has_ledger(self) -> bool:

@@ -25,7 +25,7 @@ from radar_dagster.models.endpoints import Endpoint
 from radar_dagster.models.exchange import Completion, Exchange
 from radar_dagster.models.naming import ModelSpec
 from radar_dagster.models.replies import Generation, Judgement
-from radar_dagster.models.requests import GenerationRequest, JudgementRequest, Request
+from radar_dagster.models.requests import GenerationRequest, JudgementRequest, Request, ResponseRequest
 from radar_dagster.models.templates import GENERATOR_TOKENS, VERIFIER_TOKENS
 from radar_dagster.rubric.model import Rubric, content_hash
 
@@ -131,7 +131,7 @@ class HostedModel:
         """Tokens of a reply with room for reasoning; None (the role's default) for a model that does not reason."""
         if not self.capabilities.reasons or score_from == "logprobs":
             return None
-        written = GENERATOR_TOKENS if isinstance(request, GenerationRequest) else VERIFIER_TOKENS
+        written = VERIFIER_TOKENS if isinstance(request, JudgementRequest) else GENERATOR_TOKENS
         return written + _REASONING_TOKENS
 
     @cached_property
@@ -143,7 +143,7 @@ class HostedModel:
 
     def key(self, request: Request, exchange: Exchange) -> str:
         """SHA-256 (hex) over all that can change the answer: where, which model, what is said and wanted, the draw."""
-        draw = request.sample if isinstance(request, GenerationRequest) else request.repeat
+        draw = request.repeat if isinstance(request, JudgementRequest) else request.sample
         return content_hash(
             [
                 _KEY_VERSION, templates.TEMPLATE_VERSION, type(request).__name__, draw,
@@ -177,14 +177,16 @@ class HostedModel:
     def work(self, request: Request, exchange: Exchange, key: str, score_from: ScoreFrom) -> Work[Any]:
         """The request as a work for the driver, named after its key."""
         exchange = replace(exchange, call_id=key[:_CALL_ID])
-        if isinstance(request, GenerationRequest):
+        if not isinstance(request, JudgementRequest):
             read: Callable[[Completion], Any] = partial(parsing.read_generation, request)
             return Work(key, "generate", exchange, read, Generation.failed)
         reader = parsing.read_judgement_from_probabilities if score_from == "logprobs" else parsing.read_judgement
         return Work(key, "judge", exchange, partial(reader, request), Judgement.failed)
 
 
-_KINDS: Mapping[str, type[Request]] = {kind.__name__: kind for kind in (GenerationRequest, JudgementRequest)}
+_KINDS: Mapping[str, type[Request]] = {
+    kind.__name__: kind for kind in (GenerationRequest, ResponseRequest, JudgementRequest)
+}
 
 
 def _options(spec: ModelSpec) -> HostedOptions:

@@ -24,7 +24,7 @@ from radar_dagster.models.replies import (
     judgement,
     outside_reasoning,
 )
-from radar_dagster.models.requests import GenerationRequest, JudgementRequest
+from radar_dagster.models.requests import GenerationRequest, JudgementRequest, ResponseRequest
 from radar_dagster.rubric.model import Scale
 
 _Reply = TypeVar("_Reply", Generation, Judgement)
@@ -51,7 +51,10 @@ _LEFT_OUT = re.compile(r"\.{2,}")
 _FENCE_MARK = re.compile(r"```[ \t]*\w{0,20}")
 
 
-def read_generation(request: GenerationRequest, completion: Completion) -> Generation:  # noqa: ARG001 - as for verdicts
+def read_generation(
+    request: GenerationRequest | ResponseRequest,  # noqa: ARG001 - as for verdicts
+    completion: Completion,
+) -> Generation:
     """The text that a generator wrote, without its reasoning.
 
     A refusal in prose that ends like any text is a text: it is judged as the response that it is, and its scores show.

@@ -17,7 +17,7 @@ from radar_dagster.models.ledger import Entry
 from radar_dagster.models.progress import Counts, Listener
 from radar_dagster.models.records import Reply, parsed_of
 from radar_dagster.models.replies import Generation
-from radar_dagster.models.requests import GenerationRequest, Request
+from radar_dagster.models.requests import JudgementRequest, Request
 
 if TYPE_CHECKING:
     from radar_dagster.models.ledger import Ledger
@@ -75,7 +75,7 @@ def _entry(key: str, request: Request, reply: Reply, origin: Origin, latency_s: 
         key=key,
         session=origin.session,
         run_id=origin.run_id,
-        role="generate" if isinstance(request, GenerationRequest) else "judge",
+        role="judge" if isinstance(request, JudgementRequest) else "generate",
         endpoint=origin.endpoint,
         model=origin.model,
         mode="live",

@@ -35,6 +35,18 @@ class GenerationRequest(BaseModel):
     sample: int = Field(ge=1)
 
 
+class ResponseRequest(BaseModel):
+    """Write a response to the bare `task`, as anybody would who knows of no criterion.
+
+    `sample` (from 1) tells the responses to a task apart.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    task: Task
+    sample: int = Field(ge=1)
+
+
 class JudgementRequest(BaseModel):
     """Score `response` to `task` on one criterion. `repeat` (from 1) makes a second opinion a second call."""
 
@@ -46,7 +58,7 @@ class JudgementRequest(BaseModel):
     repeat: int = Field(default=1, ge=1)
 
 
-Request = GenerationRequest | JudgementRequest
+Request = GenerationRequest | ResponseRequest | JudgementRequest
 
 
 def request_key(model: ModelSpec, request: Request, version: str = "") -> str:
@@ -56,6 +68,6 @@ def request_key(model: ModelSpec, request: Request, version: str = "") -> str:
     repeat index.
     """
     content: dict[str, Any] = request.model_dump(mode="json")
-    content["criterion"].pop("weight")  # never shown to a model
+    content.get("criterion", {}).pop("weight", None)  # never shown to a model
     asked = model.model_dump(mode="json", include={"model", "options"})
     return content_hash([REQUEST_VERSION, type(request).__name__, asked, version, content])

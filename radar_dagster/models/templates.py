@@ -19,7 +19,7 @@ from radar_dagster.errors import BadInputError
 from radar_dagster.models.exchange import Exchange, Message
 from radar_dagster.models.parsing import VERDICT_FIELDS, can_score_from_probabilities
 from radar_dagster.models.replies import storable
-from radar_dagster.models.requests import GenerationRequest, JudgementRequest, Request
+from radar_dagster.models.requests import GenerationRequest, JudgementRequest, Request, ResponseRequest
 from radar_dagster.rubric.model import Criterion, Kind, Scale, Task, content_hash
 
 #: Part of every key of a hosted call: raise it with any change of the prompts.
@@ -68,6 +68,13 @@ Write a response to the task that {aim}
 Do not deliberately change anything else: in every respect that the criterion does not cover, write the response as \
 you would have written it without the criterion. Keep it realistic, a response that somebody could really have given \
 to this task. Do not mention the criterion, its scale or this instruction."""
+
+_RESPONDER_SYSTEM = """\
+Write the response that the task in the message asks for. Your reply is the response itself and nothing else: no \
+introduction and no remark about it.
+
+Task and source (where there is one) each stand between an opening and a closing tag that end in the same code. The \
+tags are no part of the texts."""
 
 #: By kind and direction.
 _AIMS: Mapping[tuple[Kind, str], str] = {
@@ -151,6 +158,8 @@ def render(request: Request, options: RenderOptions) -> Exchange:
     """
     if isinstance(request, GenerationRequest):
         return _generation(request, options)
+    if isinstance(request, ResponseRequest):
+        return _response(request, options)
     return _judgement(request, options)
 
 
@@ -199,6 +208,11 @@ def _generation(request: GenerationRequest, options: RenderOptions) -> Exchange:
     aim = _AIMS[criterion.kind, request.direction].format(min=scale.min, max=scale.max)
     user = _GENERATOR_USER.format(**_slots(texts), scale=_scale_text(criterion), aim=aim)
     return _exchange(_GENERATOR_SYSTEM, user, options, GENERATOR_TEMPERATURE, GENERATOR_TOKENS)
+
+
+def _response(request: ResponseRequest, options: RenderOptions) -> Exchange:
+    user = _slots(_task_texts(request.task))["task"]
+    return _exchange(_RESPONDER_SYSTEM, user, options, GENERATOR_TEMPERATURE, GENERATOR_TOKENS)
 
 
 def _judgement(request: JudgementRequest, options: RenderOptions) -> Exchange:

@@ -53,6 +53,18 @@ def audit_cost(tasks: int, criteria: int, probes: int, usage: TokenUsage | None 
     )
 
 
+def passive_calls(tasks: int, criteria: int, responses: int) -> tuple[int, int]:
+    """Generation and verifier calls of the passive baselines with `responses` per task and baseline.
+
+    There are two baselines with a sample each: 2·T·M responses, each scored on all n criteria, one call per score.
+
+    >>> passive_calls(tasks=5, criteria=5, responses=10)
+    (100, 500)
+    """
+    generated = 2 * tasks * responses
+    return generated, generated * criteria
+
+
 def total_cost(stages: tuple[StageCost, ...]) -> StageCost:
     """Sum over stages, as a stage called `total`."""
     return StageCost(

@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 
 from radar_dagster.models.naming import ModelSpec
 from radar_dagster.models.replies import Generation, Judgement
-from radar_dagster.models.requests import GenerationRequest, JudgementRequest
+from radar_dagster.models.requests import GenerationRequest, JudgementRequest, ResponseRequest
 from radar_dagster.rubric.model import Rubric
 
 
@@ -23,6 +23,14 @@ class Generator(Protocol):
     """Writes responses. Must answer the same request with the same reply only if it is deterministic by nature."""
 
     def generate(self, request: GenerationRequest) -> Generation:
+        """Answer one request; a failure is a `Generation` with its state, never an exception."""
+
+
+@runtime_checkable
+class Responder(Protocol):
+    """Answers bare tasks, which the passive baselines need; a generator may be one besides."""
+
+    def respond(self, request: ResponseRequest) -> Generation:
         """Answer one request; a failure is a `Generation` with its state, never an exception."""
 
 

@@ -21,7 +21,7 @@ from radar_dagster.errors import BadInputError
 from radar_dagster.models.naming import ModelSpec
 from radar_dagster.models.providers import Model
 from radar_dagster.models.replies import Generation, Judgement, State, generation, judgement
-from radar_dagster.models.requests import GenerationRequest, JudgementRequest
+from radar_dagster.models.requests import GenerationRequest, JudgementRequest, ResponseRequest
 from radar_dagster.rubric.model import Rubric
 
 _TARGET = re.compile(r"(?P<module>[^\W\d]\w*(?:\.[^\W\d]\w*)*):(?P<object>[^\W\d]\w*(?:\.[^\W\d]\w*)*)")
@@ -60,8 +60,11 @@ class PythonGenerator(PythonModel):
 
     def generate(self, request: GenerationRequest) -> Generation:
         """A text is cleaned like any model's; an exception is a `transport_error` that names it."""
+        return self._written("generate", request)
+
+    def _written(self, method: str, request: GenerationRequest | ResponseRequest) -> Generation:
         try:
-            returned = self._method("generate")(request, **self._options)
+            returned = self._method(method)(request, **self._options)
         except (Exception, SystemExit) as error:
             return Generation.failed(State.TRANSPORT_ERROR, _told(error))
         if isinstance(returned, Generation):
@@ -70,6 +73,14 @@ class PythonGenerator(PythonModel):
             return generation(returned)
         expected = "expected a str or a Generation"
         return Generation.failed(State.PARSE_ERROR, f"{expected}, the generator returned {_shown(returned)}")
+
+
+class PythonResponder(PythonGenerator):
+    """A generator whose object has `respond`: it also answers a `ResponseRequest`, a task without a criterion."""
+
+    def respond(self, request: ResponseRequest) -> Generation:
+        """As `generate`."""
+        return self._written("respond", request)
 
 
 class PythonVerifier(PythonModel):
@@ -101,11 +112,16 @@ class PythonGeneratorAndVerifier(PythonGenerator, PythonVerifier):
     """Plays both roles."""
 
 
+class PythonResponderAndVerifier(PythonResponder, PythonVerifier):
+    """Plays both roles and answers bare tasks."""
+
+
 def connect(spec: ModelSpec) -> Model:
     """The model behind `python/module:object`; BadInputError names what is missing or does not fit.
 
     A class is instantiated with the options as keyword arguments; a function gets them with every call. An object with
-    `generate` or `judge` plays that role, any other callable plays whichever role it is asked to.
+    `generate` or `judge` plays that role, any other callable plays whichever role it is asked to. Bare tasks go to
+    `respond` alone, since what was written for requests with a criterion would look for one.
     """
     found = _TARGET.fullmatch(spec.name.model)
     if found is None:
@@ -119,15 +135,17 @@ def connect(spec: ModelSpec) -> Model:
         _check_callable(spec, target, options)
     elif options:
         raise BadInputError(f"{spec.model}: options need a class or a function, but this is an object already made")
-    asynchronous = [m for m in (*(getattr(target, r) for r in sorted(roles)), target) if inspect.iscoroutinefunction(m)]
-    if asynchronous:
+    responds = callable(getattr(target, "respond", None))
+    called = [getattr(target, name) for name in (*sorted(roles), *(["respond"] if responds else []))]
+    if any(inspect.iscoroutinefunction(each) for each in (*called, target)):
         raise BadInputError(f"{spec.model}: is asynchronous; give a function without `async`")
     version = _version(found["module"], target)
-    if roles == {"generate"}:
-        return PythonGenerator(spec.model, target, options, version)
     if roles == {"judge"}:
         return PythonVerifier(spec.model, target, options, version)
-    return PythonGeneratorAndVerifier(spec.model, target, options, version)
+    if roles == {"generate"}:
+        return (PythonResponder if responds else PythonGenerator)(spec.model, target, options, version)
+    both = PythonResponderAndVerifier if responds else PythonGeneratorAndVerifier
+    return both(spec.model, target, options, version)
 
 
 #: Module -> hash of its file when it was first asked for: what runs is what was imported, whatever the file says now.

@@ -16,7 +16,7 @@ VERSION = 1
 _OPTIONS = {
     "editor": {"seed"},
     "reader": {"strictness"},
-    "planted": {"criteria", "leakage", "self_effects", "noise", "failure_rates", "seed"},
+    "planted": {"criteria", "leakage", "self_effects", "noise", "common_cause", "spread", "failure_rates", "seed"},
 }
 
 

@@ -1,12 +1,12 @@
 """`offline/editor`: a rule-based generator that makes probes by editing the task's reference answer.
 
-Here: which text operations a criterion and a direction call for. Not here: the operations (`edits/`), the reading of
-the criterion (`aspects.py`).
+Here: which text operations a criterion and a direction call for, and which ones vary a response to the bare task.
+Not here: the operations (`edits/`), the reading of the criterion (`aspects.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -19,13 +19,15 @@ from radar_dagster.models.providers.offline.edits.common import Edit, Segments, 
 from radar_dagster.models.providers.offline.features import features
 from radar_dagster.models.providers.offline.measures import evidence
 from radar_dagster.models.replies import Generation, State, generation
-from radar_dagster.models.requests import GenerationRequest
+from radar_dagster.models.requests import GenerationRequest, ResponseRequest
 from radar_dagster.rubric.model import Rubric, Task, content_hash
 
 #: An aspect is edited when at least this share of the criterion rests on it.
 _EDITED_SHARE = 0.3
 #: The share of probes that get one small fault at random, as texts by people and language models have.
 _BLEMISHED = 0.4
+#: A response to the bare task differs from the reference by so many mild edits, each of an intensity between these.
+_NATURAL_EDITS, _NATURAL_INTENSITY = 3, (0.1, 0.5)
 #: About 8,000 words; some operations compare all sentences with each other.
 _MAX_CHARACTERS = 50_000
 #: Part of every seed: raise it when the operations change, so that no two versions of a text share a seed.
@@ -39,7 +41,7 @@ class _Job:
     task: Task
     profile: Profile
     rng: Random
-    #: How thoroughly to edit, 0.7..1: drawn per sample, so that scores spread as they do between writers.
+    #: How thoroughly to edit, 0.7..1 in a probe: drawn per sample, so that scores spread as they do between writers.
     intensity: float
 
 
@@ -68,6 +70,16 @@ class Editor:
 
         `refused` without a reference, or with one that `check_rubric` does not let pass.
         """
+        return self._edited(request, lambda rng: _asked_for(request, rng))
+
+    def respond(self, request: ResponseRequest) -> Generation:
+        """The reference with up to three mild edits drawn at random, as texts by different writers differ.
+
+        Rule-based like the probes: what varies together is what the operations change together.
+        """
+        return self._edited(request, lambda rng: _natural(request.task, rng))
+
+    def _edited(self, request: GenerationRequest | ResponseRequest, draw: Callable[[Random], _Work]) -> Generation:
         reference = (request.task.reference or "").strip()
         if not reference or len(reference) > _MAX_CHARACTERS:
             why = "is too long to edit" if reference else "is missing"
@@ -76,9 +88,8 @@ class Editor:
         base = request.model_copy(update={"sample": 1})
         offset = int(content_hash([_VERSION, self._seed, base.model_dump(mode="json")])[:8], 16)
         rng = Random(f"{offset}/{request.sample}")
-        job = _Job(request.task, profile(request.criterion), rng, rng.uniform(0.7, 1.0))
         notes: list[str] = []
-        for operation in _operations(job.profile, 1 if request.direction == "+" else -1):
+        for operation, job in draw(rng):
             text, note = operation(text, job)
             notes.append(note)
         if rng.random() < _BLEMISHED:
@@ -92,6 +103,21 @@ class Editor:
 
 
 _Operation = Callable[[Segments, _Job], Edit]
+_Work = Sequence[tuple[_Operation, _Job]]
+
+
+def _asked_for(request: GenerationRequest, rng: Random) -> _Work:
+    """What criterion and direction call for."""
+    job = _Job(request.task, profile(request.criterion), rng, rng.uniform(0.7, 1.0))
+    return [(operation, job) for operation in _operations(job.profile, 1 if request.direction == "+" else -1)]
+
+
+def _natural(task: Task, rng: Random) -> _Work:
+    """Edits that nobody asked for: which, in which direction and how thoroughly is drawn, and each stays mild."""
+    aspects = [aspect for aspect in _ORDER if aspect in _MILD_EDITS]
+    drawn = rng.sample(aspects, rng.randint(0, _NATURAL_EDITS))
+    operations = [rng.choice(_MILD_EDITS[aspect]) for aspect in aspects if aspect in drawn]
+    return [(each, _Job(task, _NO_CRITERION, rng, rng.uniform(*_NATURAL_INTENSITY))) for each in operations]
 
 
 def _operations(asked: Profile, direction: int) -> list[_Operation]:
@@ -185,6 +211,20 @@ _EDITS: Mapping[Aspect, Mapping[int, _Operation]] = {
     },
     Aspect.READABILITY: {-1: lambda text, job: wording.complicate(text, job.rng, 0.6 * job.intensity)},
     Aspect.GRAMMAR: {-1: lambda text, job: slips.make_errors(text, job.rng, 0.25 * job.intensity)},
+}
+
+
+_NO_CRITERION = Profile({}, {}, (), (), ())
+
+
+def _displace(text: Segments, job: _Job) -> Edit:
+    return order.displace(text, job.rng) if len(text) > 1 else Edit(text, "")
+
+
+#: Operations that do little when their intensity is low. Terms are a criterion's; a scrambled text is never mild.
+_MILD_EDITS: Mapping[Aspect, Sequence[_Operation]] = {
+    **{aspect: tuple(edits.values()) for aspect, edits in _EDITS.items() if aspect is not Aspect.TERMS},
+    Aspect.COHESION: (_displace,),
 }
 
 

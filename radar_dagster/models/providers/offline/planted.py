@@ -16,13 +16,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from radar_dagster.errors import BadInputError
 from radar_dagster.models.replies import Generation, Judgement, State, generation, judgement, storable
-from radar_dagster.models.requests import GenerationRequest, JudgementRequest
+from radar_dagster.models.requests import GenerationRequest, JudgementRequest, Request, ResponseRequest
 from radar_dagster.rubric.model import Rubric, content_hash
 from radar_dagster.stats.cell import FloatArray
 from radar_dagster.stats.planted import discretise, latent_means
 
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Number = Annotated[float, Field(allow_inf_nan=False)]
+_Positive = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 #: States that a call of a real model can end in.
 _FAILURES = frozenset(State) - {State.OK, State.NO_PROBE, State.MISSING}
 
@@ -40,6 +41,10 @@ class Options(BaseModel):
     self_effects: _Number | dict[str, _Number] = 0.7
     #: Standard deviation of a latent score around its mean, on the scale from 0 to 1.
     noise: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.1
+    #: Share of the variance of responses to the bare task that all criteria have in common, as when some are better.
+    common_cause: _Share = 0.0
+    #: Standard deviation of a criterion's own level over those responses; one for all, or criterion -> spread.
+    spread: _Positive | dict[str, _Positive] = 0.2
     #: state -> share of the calls that end in it.
     failure_rates: dict[State, _Share] = Field(default_factory=dict)
     #: Another seed is another draw of everything.
@@ -69,8 +74,9 @@ class Options(BaseModel):
             raise ValueError(f"leakage: target {unknown[0]!r} is no source; known are {', '.join(ids)}")
         elif unknown := sorted(set(self.leakage) - set(ids)):
             raise ValueError(f"leakage: source {unknown[0]!r} is not among criteria")
-        if isinstance(self.self_effects, dict) and set(self.self_effects) != set(ids):
-            raise ValueError(f"self_effects must have a value for each of {', '.join(ids) or 'the criteria'}")
+        for name, values in (("self_effects", self.self_effects), ("spread", self.spread)):
+            if isinstance(values, dict) and set(values) != set(ids):
+                raise ValueError(f"{name} must have a value for each of {', '.join(ids) or 'the criteria'}")
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -79,6 +85,17 @@ class Options(BaseModel):
 
     def means(self) -> FloatArray:
         """Latent means (n, 2, n): target, direction (+ first), scored criterion. ValueError when one leaves [0, 1]."""
+        return latent_means(self.matrix(), self._of_each(self.self_effects))
+
+    def spreads(self) -> FloatArray:
+        """Standard deviations (n,) of the levels of responses to the bare task."""
+        return self._of_each(self.spread)
+
+    def _of_each(self, value: float | dict[str, float]) -> FloatArray:
+        return np.array([value[i] if isinstance(value, dict) else value for i in self.ids], dtype=np.float64)
+
+    def matrix(self) -> FloatArray:
+        """Leakage (n, n), sources as rows, with a diagonal of ones."""
         n = len(self.ids)
         matrix = np.eye(n)
         if isinstance(self.leakage, list):
@@ -87,9 +104,7 @@ class Options(BaseModel):
             for source, row in self.leakage.items():
                 for target, value in row.items():
                     matrix[self.ids.index(source), self.ids.index(target)] = value
-        own = self.self_effects
-        effects = [own[i] for i in self.ids] if isinstance(own, dict) else [own] * n
-        return latent_means(matrix, np.array(effects, dtype=np.float64))
+        return matrix
 
 
 class PlantedVerifier:
@@ -144,10 +159,32 @@ class Planted(PlantedVerifier):
         if request.criterion.id not in ids:
             return Generation.failed(State.REFUSED, f"criterion {request.criterion.id!r} is not planted")
         levels = self._means[ids.index(request.criterion.id), "+-".index(request.direction)]
+        return self._text(request, levels, rng, "latent levels by the planted matrix")
+
+    def respond(self, request: ResponseRequest) -> Generation:
+        """A list of levels around 0.5 that nobody asked for.
+
+        Criterion i deviates by d_i = spread_i·(√c·u + √(1 − c)·e_i), where c is `common_cause` and u and all e_i are
+        standard normal; the level of j is 0.5 + Σ_i d_i·L_ij, cut off at 0 and 1. So whatever varies leaks as under
+        an intervention, and without any leakage two levels correlate by c all the same.
+        """
+        rng = _rng(self._options, request)
+        failure = _failure(self._options, rng)
+        if failure is not None:
+            return Generation.failed(failure, "planted failure")
+        c, common = self._options.common_cause, rng.gauss(0.0, 1.0)
+        own = np.array([rng.gauss(0.0, 1.0) for _ in self._options.ids])
+        deviations = self._options.spreads() * (np.sqrt(c) * common + np.sqrt(1 - c) * own)
+        levels = np.clip(0.5 + deviations @ self._options.matrix(), 0.0, 1.0)
+        return self._text(request, levels, rng, "latent levels that vary by themselves")
+
+    def _text(
+        self, request: GenerationRequest | ResponseRequest, levels: FloatArray, rng: Random, detail: str
+    ) -> Generation:
         # The tag tells samples apart: without it equal texts would draw equal noise.
         lines = [f"Simulated response {rng.getrandbits(48):012x} to task {request.task.id}."]
-        lines += [f"- {name}: {level:.6f}" for name, level in zip(ids, levels, strict=True)]
-        return generation("\n".join(lines), detail="latent levels by the planted matrix")
+        lines += [f"- {name}: {level:.6f}" for name, level in zip(self._options.ids, levels, strict=True)]
+        return generation("\n".join(lines), detail=detail)
 
 
 def build(options: Mapping[str, Any]) -> PlantedVerifier:
@@ -169,7 +206,7 @@ def build(options: Mapping[str, Any]) -> PlantedVerifier:
         raise BadInputError(f"offline/planted: options: {error} ({counted})") from None
 
 
-def _rng(options: Options, request: GenerationRequest | JudgementRequest) -> Random:
+def _rng(options: Options, request: Request) -> Random:
     return Random(content_hash([options.seed, type(request).__name__, request.model_dump(mode="json")]))
 
 
