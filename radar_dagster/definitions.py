@@ -13,13 +13,16 @@ from typing import Any
 
 import dagster as dg
 
+from radar_dagster.assets.baselines import baseline_assets
 from radar_dagster.assets.coupling import coupling_assets
+from radar_dagster.assets.passive import passive_assets
 from radar_dagster.assets.probes import probe_assets
 from radar_dagster.assets.report import report_assets
 from radar_dagster.assets.rubrics import rubric_assets
 from radar_dagster.assets.scores import score_assets
 from radar_dagster.checks.common import ExpectationRunner
 from radar_dagster.checks.coupling import coupling_checks
+from radar_dagster.checks.passive import passive_checks
 from radar_dagster.checks.probes import probe_checks
 from radar_dagster.checks.rubrics import rubric_checks
 from radar_dagster.checks.scores import score_checks
@@ -48,12 +51,15 @@ def build_definitions(workspace: Workspace, resource_overrides: Mapping[str, Any
             *score_assets(workspace, partitions),
             *coupling_assets(workspace, partitions),
             *report_assets(workspace, partitions),
+            *passive_assets(workspace, partitions),
+            *baseline_assets(partitions),
         ],
         asset_checks=[
             *rubric_checks(workspace, partitions),
             *probe_checks(workspace, partitions),
             *score_checks(workspace, partitions),
             *coupling_checks(workspace, partitions),
+            *passive_checks(workspace, partitions),
         ],
         jobs=jobs,
         schedules=build_schedules(workspace),

@@ -1,7 +1,7 @@
 """Jobs: which assets and checks run together. https://docs.dagster.io/guides/build/jobs
 
 Assets with different partitions can't share a job, so an audit is three runs: the rubric of a benchmark, the probes of
-a generator, and everything of a pair from the scores on.
+a generator, and everything of a pair from the scores on. The passive baselines take two more.
 
 Not here: when they run (`schedules.py`, `sensors.py`), and running them from a terminal (`runs.py`).
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from radar_dagster.tables import COUPLING_TABLES
+from radar_dagster.tables import BASELINE_TABLES, COUPLING_TABLES
 
 if TYPE_CHECKING:  # what `define_asset_job` returns has no public name
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
@@ -20,6 +20,9 @@ if TYPE_CHECKING:  # what `define_asset_job` returns has no public name
 OBSERVE_RUBRICS, LOAD_RUBRICS, GENERATE_PROBES, JUDGE, ANALYSE, FULL_AUDIT = (
     "observe_rubrics", "load_rubrics", "generate_probes", "judge", "analyse", "full_audit",
 )  # fmt: skip
+
+#: What the audit is compared with.
+GENERATE_PASSIVE, JUDGE_PASSIVE = "generate_passive", "judge_passive"
 
 #: What the command line runs: the same assets with the gates, before the slower expectations (`jobs.CHECK_*`).
 AUDIT_PROBES, AUDIT_PAIR, ANALYSE_UNGATED = "audit_probes", "audit_pair", "analyse_ungated"
@@ -36,6 +39,8 @@ _COUPLING_CHECKS = dg.AssetSelection.checks_for_assets(dg.AssetKey("self_effects
 def build_jobs() -> list[UnresolvedAssetJobDefinition]:
     """Every job of the project."""
     probes, scores = dg.AssetSelection.assets("probes"), dg.AssetSelection.assets("scores")
+    passive = dg.AssetSelection.assets("passive_responses")
+    baselines = dg.AssetSelection.assets("passive_scores", *BASELINE_TABLES)
     jobs = [
         (OBSERVE_RUBRICS, dg.AssetSelection.assets("rubric_file"), "See which rubric files changed. Makes nothing."),
         # Observed first: without an observation from before, Dagster takes no later one for a change.
@@ -44,6 +49,8 @@ def build_jobs() -> list[UnresolvedAssetJobDefinition]:
         (JUDGE, scores, "Stage 2: a verifier's scores of a generator's probes. Costs model calls."),
         (ANALYSE, _ANALYSIS, "Stage 3 and the report, from scores that exist. Free."),
         (FULL_AUDIT, scores | _ANALYSIS, "Stages 2 and 3 and the report, every check between them."),
+        (GENERATE_PASSIVE, passive, "Responses to the bare tasks, for the passive baselines. Costs model calls."),
+        (JUDGE_PASSIVE, baselines, "Scores of the passive responses and the baselines from them. Costs model calls."),
         (AUDIT_PROBES, probes - _EXPECTATIONS["probes"], "As generate_probes, expectations left to later."),
         (AUDIT_PAIR, (scores | _ANALYSIS) - _EXPECTATIONS["scores"], "As full_audit, expectations left to later."),
         (ANALYSE_UNGATED, _ANALYSIS.without_checks(), "Stage 3 and the report of a cell that a gate stopped."),

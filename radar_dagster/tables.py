@@ -232,5 +232,8 @@ COUPLING_TABLES = (
     "settling", "verdict",
 )  # fmt: skip
 
+#: What passive scores say of the criteria.
+BASELINE_TABLES = ("baselines", "baseline_weights")
+
 #: Tables that may have no row; an empty write of any other is refused.
 MAY_BE_EMPTY = frozenset({"settling", "human_correlations", "probe_budget"})

@@ -6,7 +6,7 @@ Not here: an asset, or anything that one of them alone needs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import dagster as dg
@@ -40,7 +40,7 @@ def code_version(version: int, *settings: Any) -> str:
 
 
 def from_probes(partitions: Partitions) -> dg.AssetIn:
-    """An input of a pair-partitioned asset that is partitioned by generator: the probes of the pair's generator."""
+    """An input of a pair-partitioned asset that is partitioned by generator: what the pair's generator wrote."""
     return dg.AssetIn(partition_mapping=partitions.pair_to_generator)
 
 
@@ -49,10 +49,10 @@ def from_benchmark() -> dg.AssetIn:
     return dg.AssetIn(partition_mapping=dg.MultiToSingleDimensionPartitionMapping(BENCHMARK))
 
 
-def state_metadata(frame: pd.DataFrame) -> dict[str, Any]:
+def state_metadata(frame: pd.DataFrame, by: Sequence[str] = ("criterion", "direction")) -> dict[str, Any]:
     """The share of `ok` rows, counts of every state, and tokens (absent when the models count none).
 
-    `frame` has the columns criterion, direction, state, rule_based, input_tokens, output_tokens.
+    `frame` has the columns state, rule_based, input_tokens, output_tokens, and those `by` which losses are counted.
     """
     counts = frame["state"].value_counts()
     metadata: dict[str, Any] = {
@@ -64,7 +64,7 @@ def state_metadata(frame: pd.DataFrame) -> dict[str, Any]:
         known = frame[column].dropna()
         if len(known):
             metadata[column] = int(known.sum())
-    rates = state_rates(frame)
+    rates = state_rates(frame, by)
     lost = rates[rates["state"] != "ok"]
     if len(lost):
         metadata["losses"] = table_metadata(lost)

@@ -8,10 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 import dagster as dg
+import pandas as pd
 
 from radar_dagster.report.data import display_names
 from radar_dagster.rubric.model import Rubric
 from radar_dagster.stats.audit import CouplingTables
+from radar_dagster.stats.passive import RRD, SYNTHETIC_CORRELATION
 from radar_dagster.stats.settings import CouplingSettings
 
 
@@ -29,3 +31,16 @@ def coupling_pictures(rubric: Rubric, tables: CouplingTables, settings: Coupling
         "task_slices": {"spread": dg.MetadataValue.md(spread)},
         "self_effects": {"bars": dg.MetadataValue.md(bars)},
     }
+
+
+def baseline_pictures(rubric: Rubric, baselines: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """For the table `baselines`: a heatmap for each passive method."""
+    from radar_dagster.report.plots import pair_heatmap, picture_markdown
+
+    names = display_names(rubric)
+    titles = {SYNTHETIC_CORRELATION: "correlation of scores of passive responses", RRD: "redundancy by whitening"}
+    drawn = {
+        method: picture_markdown(pair_heatmap(baselines[baselines["method"] == method], names, title), title)
+        for method, title in titles.items()
+    }
+    return {"baselines": {method: dg.MetadataValue.md(picture) for method, picture in drawn.items()}}

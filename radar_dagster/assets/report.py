@@ -47,7 +47,7 @@ def report_assets(workspace: Workspace, partitions: Partitions) -> list[dg.Asset
         group_name="report",
         kinds={"html"},
         owners=OWNERS,
-        code_version=code_version(1, workspace.audit.model_dump(mode="json")),
+        code_version=code_version(1, workspace.audit.model_dump(mode="json", exclude={"passive_responses"})),
         automation_condition=FREE,
         metadata=table_columns("audit_report"),
         description="One self-contained HTML page: the verdict and why, the leakage matrix, self-effects against the "

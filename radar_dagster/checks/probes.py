@@ -1,7 +1,12 @@
 """Checks on stage 1: the design is complete, nothing is there twice, and few generations were lost.
 
+What holds for all texts of a generator is here too (`text_suites`).
+
 Not here: whether a probe moved its criterion, which only scores can tell (`checks/coupling.py`).
 """
+
+import math
+from collections.abc import Mapping, Sequence
 
 import dagster as dg
 import pandas as pd
@@ -49,16 +54,36 @@ def probe_checks(workspace: Workspace, partitions: Partitions) -> list[dg.AssetC
 
 def probe_suites(frame: pd.DataFrame, rubric: Rubric, probes: int, policy: Policy) -> list[Suite]:
     """What must hold for the probes of one cell. Complete = right count, no key twice, every key from the design."""
-    criteria = [criterion.id for criterion in rubric.criteria]
-    tasks = [task.id for task in rubric.tasks]
-    expected = len(tasks) * len(criteria) * len(DIRECTIONS) * probes
+    allowed: dict[str, Sequence[str]] = {
+        "task": [task.id for task in rubric.tasks],
+        "target": [criterion.id for criterion in rubric.criteria],
+        "direction": list(DIRECTIONS),
+    }
+    return text_suites(frame, KEY, allowed, each=probes, last_sample=probes, policy=policy)
+
+
+def text_suites(
+    frame: pd.DataFrame,
+    key: Sequence[str],
+    allowed: Mapping[str, Sequence[str]],
+    *,
+    each: int,
+    last_sample: int,
+    policy: Policy,
+) -> list[Suite]:
+    """What must hold for texts: `each` rows for every combination of `allowed` values, samples from 1 to the last one.
+
+    `key` names the columns that tell two rows apart.
+    """
+    expected = each * math.prod(len(values) for values in allowed.values())
     design = [
         Expectation("ExpectTableRowCountToEqual", {"value": expected}),
-        Expectation("ExpectCompoundColumnsToBeUnique", {"column_list": KEY}),
-        Expectation("ExpectColumnValuesToBeInSet", {"column": "task", "value_set": tasks}),
-        Expectation("ExpectColumnValuesToBeInSet", {"column": "target", "value_set": criteria}),
-        Expectation("ExpectColumnValuesToBeInSet", {"column": "direction", "value_set": list(DIRECTIONS)}),
-        Expectation("ExpectColumnValuesToBeBetween", {"column": "sample", "min_value": 1, "max_value": probes}),
+        Expectation("ExpectCompoundColumnsToBeUnique", {"column_list": list(key)}),
+        *(
+            Expectation("ExpectColumnValuesToBeInSet", {"column": column, "value_set": list(values)})
+            for column, values in allowed.items()
+        ),
+        Expectation("ExpectColumnValuesToBeBetween", {"column": "sample", "min_value": 1, "max_value": last_sample}),
         Expectation("ExpectColumnValuesToBeInSet", {"column": "state", "value_set": [s.value for s in State]}),
         Expectation(
             "ExpectColumnValuesToBeInSet",
@@ -75,5 +100,5 @@ def probe_suites(frame: pd.DataFrame, rubric: Rubric, probes: int, policy: Polic
             blocking=False,
         ),
     ]
-    suites = [Suite(frame[[*KEY, "state"]], design)]
+    suites = [Suite(frame[[*key, "state"]], design)]
     return [*suites, Suite(made[["text"]], texts)] if len(made) else suites

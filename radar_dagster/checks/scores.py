@@ -64,8 +64,8 @@ def score_checks(workspace: Workspace, partitions: Partitions) -> list[dg.AssetC
     return [ok_share_gate, scores_expectations]
 
 
-def score_suites(frame: pd.DataFrame, probes: pd.DataFrame, rubric: Rubric) -> list[Suite]:
-    """What must hold for the scores of one cell."""
+def score_suites(frame: pd.DataFrame, texts: pd.DataFrame, rubric: Rubric, text: str = "probe") -> list[Suite]:
+    """What must hold for the scores of one cell; `text` is the column that names a probe, or another text."""
     criteria = {criterion.id: criterion.scale for criterion in rubric.criteria}
     scored = frame[frame["state"] == State.OK]
     scales = scored["criterion"].map(criteria)
@@ -74,10 +74,10 @@ def score_suites(frame: pd.DataFrame, probes: pd.DataFrame, rubric: Rubric) -> l
         for scale, score in zip(scales, scored["score"], strict=True)
     ]
     design = [
-        Expectation("ExpectTableRowCountToEqual", {"value": len(probes) * len(criteria)}),
-        Expectation("ExpectCompoundColumnsToBeUnique", {"column_list": ["probe", "criterion"]}),
+        Expectation("ExpectTableRowCountToEqual", {"value": len(texts) * len(criteria)}),
+        Expectation("ExpectCompoundColumnsToBeUnique", {"column_list": [text, "criterion"]}),
         Expectation("ExpectColumnValuesToBeInSet", {"column": "criterion", "value_set": list(criteria)}),
-        Expectation("ExpectColumnValuesToBeInSet", {"column": "probe", "value_set": probes["probe"].tolist()}),
+        Expectation("ExpectColumnValuesToBeInSet", {"column": text, "value_set": texts[text].tolist()}),
         Expectation("ExpectColumnValuesToBeInSet", {"column": "state", "value_set": [s.value for s in State]}),
     ]
     levels = [
@@ -87,7 +87,7 @@ def score_suites(frame: pd.DataFrame, probes: pd.DataFrame, rubric: Rubric) -> l
     ]
     lost = frame.loc[frame["state"] != State.OK, ["score", "p"]].astype(float)
     unscored = [Expectation("ExpectColumnValuesToBeNull", {"column": column}) for column in ("score", "p")]
-    suites = [Suite(frame[["probe", "criterion", "state"]], design)]
+    suites = [Suite(frame[[text, "criterion", "state"]], design)]
     if len(scored):
         suites.append(Suite(scored[["score", "p"]].assign(on_scale=on_scale), levels))
     if len(lost):

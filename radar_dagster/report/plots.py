@@ -45,6 +45,27 @@ def leakage_heatmap(leakage: pd.DataFrame, names: Mapping[str, str]) -> Figure:
     end at ±1; larger values keep the colour of the end, and the numbers say what they are.
     """
     values = _matrix(leakage, list(names))
+    fig, ax = _heatmap(values, np.isnan(values), names)
+    ax.set_xlabel("score that moves", color=_MUTED, fontfamily=_FONT)
+    ax.set_ylabel("criterion that is pushed", color=_MUTED, fontfamily=_FONT)
+    return fig
+
+
+def pair_heatmap(pairs: pd.DataFrame, names: Mapping[str, str], title: str) -> Figure:
+    """One value for each pair of criteria, in −1..1; pairs without one are hatched, the diagonal is empty.
+
+    `pairs` has the columns criterion_a, criterion_b and value, each pair once; `names` as in `leakage_heatmap`.
+    """
+    ids = list(names)
+    one_way = pairs.pivot(index="criterion_a", columns="criterion_b", values="value").reindex(index=ids, columns=ids)
+    upper = one_way.to_numpy(dtype=float, na_value=np.nan)
+    values = np.where(np.isnan(upper), upper.T, upper)
+    fig, ax = _heatmap(values, np.isnan(values) & ~np.eye(len(ids), dtype=bool), names)
+    ax.set_xlabel(title, color=_MUTED, fontfamily=_FONT)
+    return fig
+
+
+def _heatmap(values: np.ndarray, missing: np.ndarray, names: Mapping[str, str]) -> tuple[Figure, Axes]:
     n = len(names)
     side = max(3.2, min(0.62 * n, 9.0))
     fig = Figure(figsize=(side + 2.4, side + 1.7), layout="constrained")
@@ -53,14 +74,12 @@ def leakage_heatmap(leakage: pd.DataFrame, names: Mapping[str, str]) -> Figure:
     image = ax.imshow(np.ma.masked_invalid(coloured), cmap=_DIVERGING, norm=Normalize(-1, 1))
     size = max(4.0, min(10.0, 16 * side / n))  # points, for cells of side / n inches
     _criterion_axis(ax, names, size)
-    _hatch(ax, np.isnan(values))
+    _hatch(ax, missing)
     if n <= _NUMBERED_CRITERIA:
         _numbers(ax, values, size)
     else:
         fig.colorbar(image, ax=ax, shrink=0.5, pad=0.02)
-    ax.set_xlabel("score that moves", color=_MUTED, fontfamily=_FONT)
-    ax.set_ylabel("criterion that is pushed", color=_MUTED, fontfamily=_FONT)
-    return fig
+    return fig, ax
 
 
 def _hatch(ax: Axes, missing: np.ndarray) -> None:

@@ -5,25 +5,27 @@ Losses are seldom random, so they are counted by criterion and direction. Not he
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 #: The only state with a score.
 OK = "ok"
 
 
-def state_rates(scores: pd.DataFrame) -> pd.DataFrame:
-    """Counts and shares of every state per scored criterion and direction.
+def state_rates(scores: pd.DataFrame, by: Sequence[str] = ("criterion", "direction")) -> pd.DataFrame:
+    """Counts and shares of every state per place: per scored criterion and direction, unless `by` says otherwise.
 
-    `scores` needs the columns criterion, direction and state. Columns of the result: criterion, direction, state, n,
-    share (of the judgements of that criterion and direction). Every state that occurs anywhere, and `ok`, has a row for
-    every (criterion, direction), with n = 0 where it did not occur. Criteria keep their order of first appearance.
+    `scores` needs the columns `by` and state. Columns of the result: those of `by`, state, n, share (of the judgements
+    of that place). Every state that occurs anywhere, and `ok`, has a row for every place, with n = 0 where it did not
+    occur. The first of `by`, the criteria, keeps its order of first appearance.
     """
-    _require(scores, "criterion", "direction", "state")
-    place = ["criterion", "direction"]
+    _require(scores, *by, "state")
+    place = list(by)
     counts = scores.groupby([*place, "state"], sort=False, observed=True).size().reset_index(name="n")
     places = scores[place].drop_duplicates()
-    first = {criterion: k for k, criterion in enumerate(places["criterion"].unique())}
-    places = places.sort_values(place, key=lambda column: column.map(first) if column.name == "criterion" else column)
+    first = {value: k for k, value in enumerate(places[place[0]].unique())}
+    places = places.sort_values(place, key=lambda column: column.map(first) if column.name == place[0] else column)
     rates = places.merge(pd.DataFrame({"state": _states(scores)}), how="cross").merge(counts, how="left")
     rates["n"] = rates["n"].fillna(0).astype("int64")
     rates["share"] = rates["n"] / rates.groupby(place, sort=False, observed=True)["n"].transform("sum")

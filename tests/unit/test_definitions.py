@@ -8,9 +8,11 @@ import pytest
 from radar_dagster.config import ScheduleSection, Workspace
 from radar_dagster.definitions import build_definitions
 from radar_dagster.errors import BadInputError
-from radar_dagster.tables import SCHEMAS
+from radar_dagster.tables import BASELINE_TABLES, COUPLING_TABLES, SCHEMAS
 
-FREE = {key for key in SCHEMAS if key not in {"rubric", "probes", "scores"}}
+#: What follows by itself, since it costs nothing.
+ANALYSIS = {*COUPLING_TABLES, "audit_report"}
+FREE = {*ANALYSIS, *BASELINE_TABLES}
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +50,7 @@ def test_every_check_knows_its_partitions_and_gates_are_blocking(repository: dg.
     checks = {key.name: repository.asset_graph.get(key) for key in repository.asset_graph.asset_check_keys}
     assert set(checks) == {
         "rubric_is_valid", "probes_expectations", "ok_share_gate", "scores_expectations", "self_effect_gate",
-        "coupling_is_sound",
+        "coupling_is_sound", "passive_responses_expectations", "passive_scores_expectations",
     }  # fmt: skip
     assert all(check.blocking and check.partitions_def is not None for check in checks.values())
 
@@ -61,10 +63,16 @@ def test_schedules_and_sensors_are_off_until_somebody_switches_them_on(repositor
     assert all(s.default_status is dg.DefaultScheduleStatus.STOPPED for s in repository.schedule_defs)
 
 
+POOLS = {
+    "probes": {"generation"}, "passive_responses": {"generation"}, "scores": {"judgement"},
+    "passive_scores": {"judgement"}, "leakage": set(), "baselines": set(),
+}  # fmt: skip
+
+
 def test_steps_that_call_models_have_pools(repository: dg.RepositoryDefinition) -> None:
     graph = repository.asset_graph
-    pools = {asset: graph.get(dg.AssetKey(asset)).pools for asset in ("probes", "scores", "leakage")}
-    assert pools == {"probes": {"generation"}, "scores": {"judgement"}, "leakage": set()}
+    pools = {asset: graph.get(dg.AssetKey(asset)).pools for asset in POOLS}
+    assert pools == POOLS
 
 
 def test_scores_go_stale_only_where_production_pairs_are_named() -> None:
@@ -90,9 +98,11 @@ def test_changed_settings_change_the_code_version_of_what_uses_them_alone() -> N
 
     base = versions()
     gate = versions(coupling={"gate": 0.3})
-    assert {asset for asset in base if base[asset] != gate[asset]} == FREE
+    assert {asset for asset in base if base[asset] != gate[asset]} == ANALYSIS
     probes = versions(probes=5)
     assert {asset for asset in base if base[asset] != probes[asset]} == {"probes", "audit_report"}
+    passive = versions(passive_responses=5)
+    assert {asset for asset in base if base[asset] != passive[asset]} == {"passive_responses"}
 
 
 def test_a_resource_can_be_swapped() -> None:
