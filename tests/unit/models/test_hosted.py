@@ -13,13 +13,14 @@ from radar_dagster.models.capabilities import Overrides
 from radar_dagster.models.endpoints import Endpoint
 from radar_dagster.models.hosted import HostedModel
 from radar_dagster.models.naming import ModelSpec
-from radar_dagster.models.requests import GenerationRequest, JudgementRequest, Request
+from radar_dagster.models.requests import GenerationRequest, JudgementRequest, Request, ResponseRequest
 from radar_dagster.rubric.model import Criterion, Kind, Rubric, Scale, Task
 
 TASK = Task(id="t", prompt="Write a letter.")
 CLARITY = Criterion(id="clarity", label="Clarity", definition="How clear it is.")
 PROBE = GenerationRequest(task=TASK, criterion=CLARITY, direction="+", sample=1)
 SCORE = JudgementRequest(task=TASK, criterion=CLARITY, response="Dear all, this is a letter.")
+RESPONSE = ResponseRequest(task=TASK, sample=1)
 HERE = Endpoint(base_url="http://127.0.0.1:8000/v1")
 
 
@@ -126,6 +127,8 @@ CHANGED: dict[str, Callable[[], str]] = {
     "the role": lambda: key(PROBE),
     "the sample": lambda: key(with_(PROBE, sample=2)),
     "the direction": lambda: key(with_(PROBE, direction="-")),
+    "no criterion": lambda: key(RESPONSE),
+    "the sample of a bare response": lambda: key(with_(RESPONSE, sample=2)),
 }
 
 
@@ -133,6 +136,12 @@ def test_whatever_can_change_an_answer_changes_the_key() -> None:
     keys = {"as it was": key(), **{what: make() for what, make in CHANGED.items()}}
     assert len(set(keys.values())) == len(keys)
     assert all(len(each) == 64 and set(each) <= set("0123456789abcdef") for each in keys.values())
+
+
+def test_keys_of_calls_that_were_paid_for_stay_as_they_are() -> None:
+    # Computed before there were requests without a criterion.
+    assert key(PROBE) == "7ba4f3ddfa0c472e793dbe4b0636a6906c1f7128651d804095fb6c8492447386"
+    assert key(SCORE) == "580ecd6f5ded1651b3bdb627a5d7d71ffbc42055e5f562d9884912570572b6a5"
 
 
 @pytest.mark.parametrize(
@@ -167,3 +176,14 @@ def test_a_work_is_named_after_its_key() -> None:
     assert work.key == key()
     assert work.exchange.call_id == key()[:40]
     assert work.role == "judge"
+
+
+def test_a_bare_response_is_written_like_a_probe_and_comes_back_from_a_batch_as_what_it_is() -> None:
+    asked = model()
+    exchange = asked.exchange(RESPONSE)
+    probe = asked.exchange(PROBE)
+    assert (exchange.max_tokens, exchange.temperature) == (probe.max_tokens, probe.temperature)
+    revived = asked.revive(asked.key(RESPONSE, exchange), asked.recipe(RESPONSE, "text"))
+    assert revived.role == "generate"
+    assert revived.exchange.messages == exchange.messages
+    assert asked.key(RESPONSE, revived.exchange) == key(RESPONSE)

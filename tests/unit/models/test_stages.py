@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -13,8 +14,18 @@ from radar_dagster.models.naming import ModelSpec
 from radar_dagster.models.progress import Tally
 from radar_dagster.models.requests import request_key
 from radar_dagster.models.settings import DoorSettings
-from radar_dagster.models.stages import check_models, judge_probes, make_probes, probe_requests
+from radar_dagster.models.stages import (
+    check_models,
+    judge_passive,
+    judge_probes,
+    make_passive,
+    make_probes,
+    passive_requests,
+    probe_requests,
+    purpose_of,
+)
 from radar_dagster.rubric.model import Criterion, Rubric, Scale, Task
+from radar_dagster.tables import PASSIVE_RESPONSES, PASSIVE_SCORES
 
 RUBRIC = Rubric(
     name="r",
@@ -36,6 +47,11 @@ class Model:
         if (request.task.id, request.criterion.id, request.direction, request.sample) == ("t2", "c", "-", 2):
             return Generation.failed(State.REFUSED, "I would rather not.")
         return f"{request.task.id} {request.criterion.id} {request.direction} {request.sample}"
+
+    def respond(self, request):
+        if (request.task.id, request.sample) == ("t1", 3):
+            return Generation.failed(State.REFUSED, "Not this one.")
+        return "the same text" if request.sample == 2 else f"{request.task.id} {request.sample}"
 
     def judge(self, request):
         return "4/5" if request.criterion.id == "c" else 3
@@ -113,3 +129,65 @@ def test_no_probe_at_all_still_gives_every_row(door: Door) -> None:
     assert len(scores) == 16
     assert set(scores["state"]) == {"no_probe"}
     assert isinstance(scores, pd.DataFrame)
+
+
+def test_every_task_has_as_many_bare_responses_for_each_baseline() -> None:
+    asked = [(r.task.id, purpose_of(r.sample), r.sample) for r in passive_requests(RUBRIC, 3)]
+    assert len(asked) == len(set(asked)) == 2 * 2 * 3
+    counts = pd.DataFrame(asked, columns=["task", "purpose", "sample"]).groupby(["task", "purpose"]).size()
+    assert set(counts) == {3}
+
+
+def test_more_responses_ask_again_for_none_that_exist_and_leave_their_purposes() -> None:
+    few, many = passive_requests(RUBRIC, 2), passive_requests(RUBRIC, 5)
+    assert all(request in many for request in few)
+
+
+def test_a_bare_response_that_failed_is_a_row_and_so_are_its_scores(door: Door) -> None:
+    responses = make_passive(RUBRIC, door, "m", 2)
+    assert list(responses.columns) == PASSIVE_RESPONSES.names
+    assert responses["response"].is_unique
+    failed = responses[responses["state"] != "ok"]
+    assert failed[["response", "purpose", "detail"]].values.tolist() == [
+        ["t1/correlation/3", "correlation", "Not this one."]
+    ]
+    scores = judge_passive(RUBRIC, responses, door, "m")
+    assert list(scores.columns) == PASSIVE_SCORES.names
+    assert len(scores) == 8 * 2
+    assert not scores.duplicated(["response", "criterion"]).any()
+    lost = scores[scores["state"] == "no_probe"]
+    assert set(lost["response"]) == {"t1/correlation/3"}
+    assert set(lost["detail"]) == {"the response's generation ended as refused"}
+    assert lost["call_key"].isna().all()
+
+
+def test_a_text_that_was_judged_before_costs_no_second_judgement(tmp_path: Path) -> None:
+    models = {"e": ModelSpec(model="offline/editor"), "r": ModelSpec(model="offline/reader")}
+    rubric = Rubric(
+        name="r",
+        criteria=(
+            Criterion(id="length", label="Length", definition="How long it is."),
+            Criterion(id="order", label="Coherence", definition="In a logical order."),
+        ),
+        tasks=(Task(id="t", prompt="Write.", reference="The sea rises. The moon pulls it. So there are tides."),),
+    )
+    with Door(DoorSettings(models=models, ledger=str(tmp_path / "ledger.sqlite"))) as door:
+        probes = make_probes(rubric, door, "e", 1)
+        judge_probes(rubric, probes, door, "r")
+        made = sum(row.calls for row in door.tally())
+        as_if_passive = probes.assign(response=probes["probe"], purpose="correlation")
+        scores = judge_passive(rubric, as_if_passive, door, "r")
+        assert sum(row.calls for row in door.tally()) == made
+    assert set(scores["state"]) == {"ok"}
+
+
+def test_a_generator_that_needs_a_criterion_is_refused_before_any_call() -> None:
+    door = Door(DoorSettings(models={"reader": ModelSpec(model="offline/reader")}))
+    with pytest.raises(BadInputError, match=r"reader \(offline/reader\) can't answer a task without a criterion"):
+        make_passive(RUBRIC, door, "reader", 2)
+
+
+def test_bare_responses_to_an_older_rubric_are_not_judged(door: Door) -> None:
+    responses = make_passive(RUBRIC, door, "m", 2).assign(rubric_version="old")
+    with pytest.raises(BadInputError, match="passive responses of r were made from another version"):
+        judge_passive(RUBRIC, responses, door, "m")

@@ -7,7 +7,7 @@ import pytest
 
 from radar_dagster.errors import BadInputError
 from radar_dagster.models.exchange import Exchange, Message
-from radar_dagster.models.requests import DIRECTIONS, GenerationRequest, JudgementRequest, Request
+from radar_dagster.models.requests import DIRECTIONS, GenerationRequest, JudgementRequest, Request, ResponseRequest
 from radar_dagster.models.templates import TEMPLATE_VERSION, RenderOptions, enlarged, render, repair, verdict_schema
 from radar_dagster.rubric.loading import benchmark_path, load_rubric
 from radar_dagster.rubric.model import Criterion, Kind, Scale, Task, content_hash
@@ -185,6 +185,25 @@ def test_a_change_of_the_prompts_is_a_new_version() -> None:
     exchanges.append(repair(exchanges[0], "x" * 5000, "too long"))
     messages = [[message.content for message in exchange.messages] for exchange in exchanges]
     assert PROMPTS[TEMPLATE_VERSION] == content_hash(messages)[:16]
+
+
+RESPONSE_PROMPT = {1: "0a23a6e797b327a6"}
+
+
+def test_a_bare_task_is_asked_for_with_its_source_and_nothing_of_the_audit() -> None:
+    exchange = render(ResponseRequest(task=TASK, sample=3), PLAIN)
+    text = "\n".join(message.content for message in exchange.messages)
+    for shown in ("Explain tides.", "The moon pulls."):
+        assert text.count(shown) == 1, shown
+    for hidden in ("REFERENCE", "the-id", "criteri", "scale", "level", "score"):
+        assert hidden not in text.lower(), hidden
+    assert exchange.schema is None
+    assert render(ResponseRequest(task=TASK, sample=4), PLAIN) == exchange
+
+
+def test_a_change_of_the_prompt_for_bare_tasks_is_a_new_version() -> None:
+    messages = [message.content for message in render(ResponseRequest(task=TASK, sample=1), PLAIN).messages]
+    assert RESPONSE_PROMPT[TEMPLATE_VERSION] == content_hash(messages)[:16]
 
 
 # Asking again

@@ -5,13 +5,21 @@ import io
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from made_cells import make_cell
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-from radar_dagster.report.plots import leakage_heatmap, picture_markdown, png, self_effect_bars, task_spread
+from radar_dagster.report.plots import (
+    leakage_heatmap,
+    pair_heatmap,
+    picture_markdown,
+    png,
+    self_effect_bars,
+    task_spread,
+)
 
 CELL = make_cell()
 
@@ -44,6 +52,16 @@ def test_a_single_undefined_leakage_hatches_its_cell_only() -> None:
     leakage.loc[(leakage["source"] == "c1") & (leakage["target"] == "c3"), "leakage"] = None
     hatched = [p for p in leakage_heatmap(leakage, CELL.names).axes[0].patches if p.get_hatch()]
     assert (2.5, 0.5, 1) in [(p.get_x(), p.get_y(), p.get_width()) for p in hatched]
+
+
+def test_a_heatmap_of_pairs_is_symmetric_with_an_empty_diagonal_and_hatches_pairs_without_a_value() -> None:
+    pairs = pd.DataFrame(
+        [["a", "b", 0.25], ["a", "c", None], ["b", "c", -0.5]], columns=["criterion_a", "criterion_b", "value"]
+    )
+    ax = pair_heatmap(pairs, {"a": "A", "b": "B", "c": "C"}, "correlation").axes[0]
+    shown = {(round(t.get_position()[1]), round(t.get_position()[0])): t.get_text() for t in ax.texts}
+    assert shown == {(0, 1): "0.25", (1, 0): "0.25", (1, 2): "−0.50", (2, 1): "−0.50"}
+    assert {(p.get_x(), p.get_y()) for p in ax.patches if p.get_hatch()} == {(1.5, -0.5), (-0.5, 1.5)}
 
 
 def test_the_bars_mark_the_gate_and_leave_unreliable_criteria_hollow() -> None:

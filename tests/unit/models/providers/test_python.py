@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 from radar_dagster.errors import BadInputError
 from radar_dagster.models.door import Door
 from radar_dagster.models.naming import ModelSpec
-from radar_dagster.models.providers import Generator, Model, Verifier, connect
+from radar_dagster.models.providers import Generator, Model, Responder, Verifier, connect
 from radar_dagster.models.replies import State
-from radar_dagster.models.requests import GenerationRequest, JudgementRequest
+from radar_dagster.models.requests import GenerationRequest, JudgementRequest, ResponseRequest
 from radar_dagster.models.settings import DoorSettings
 from radar_dagster.rubric.model import Criterion, Rubric, Task
 
 TASK = Task(id="t", prompt="Say something.", reference="Something.")
 CRITERION = Criterion(id="c", label="C", definition="Good.")
 ASK = GenerationRequest(task=TASK, criterion=CRITERION, direction="+", sample=1)
+BARE = ResponseRequest(task=TASK, sample=2)
 SCORE = JudgementRequest(task=TASK, criterion=CRITERION, response="A good answer.")
 
 PLUGIN = """
@@ -72,6 +73,33 @@ class LeavesWhenMade:
 class LeavesWhenAsked(Judge):
     def check_rubric(self, rubric):
         raise SystemExit(0)
+
+class Writer:
+    def __init__(self, sign="W"):
+        self.sign = sign
+    def generate(self, request):
+        return f"{self.sign} for {request.criterion.id}"
+    def respond(self, request):
+        return f"{self.sign} {request.sample}: {request.task.prompt}"
+
+class WriterAndJudge(Writer, Judge):
+    def __init__(self):
+        Writer.__init__(self)
+        Judge.__init__(self)
+    def respond(self, request):
+        return answer(request)
+
+class LaterWriter(Writer):
+    async def respond(self, request):
+        return "later"
+
+def shout(request, end="!"):
+    return request.criterion.id + end
+
+def shout_bare(request, end="!"):
+    return request.task.prompt + end
+
+shout.respond = shout_bare
 
 made = Judge(level=1)
 number = 7
@@ -139,6 +167,36 @@ def test_an_object_plays_only_the_roles_it_has(plugin) -> None:
     assert not isinstance(model("house_judges:Judge"), Generator)
     with pytest.raises(BadInputError, match=r"mine \(python/house_judges:Judge\) is no generator"):
         Door(DoorSettings(models={"mine": ModelSpec(model="python/house_judges:Judge")})).generate("mine", [ASK])
+
+
+def respond(path: str, **options: object):
+    found = model(path, **options)
+    assert isinstance(found, Responder)
+    return found.respond(BARE)
+
+
+def test_an_object_with_respond_answers_bare_tasks_besides_its_roles(plugin) -> None:
+    assert respond("house_judges:Writer", sign="X").text == "X 2: Say something."
+    assert generate("house_judges:Writer").text == "W for c"
+    assert not isinstance(model("house_judges:Writer"), Verifier)
+    assert judge("house_judges:WriterAndJudge").score == 2
+    assert respond("house_judges:shout", end="?").text == "Say something.?"
+    assert generate("house_judges:shout").text == "c!"
+
+
+def test_what_a_bare_task_comes_back_with_is_read_like_any_other_text(plugin) -> None:
+    plugin.returned = 7
+    assert respond("house_judges:WriterAndJudge").state is State.PARSE_ERROR
+    plugin.returned = KeyError("prompt")
+    assert respond("house_judges:WriterAndJudge").state is State.TRANSPORT_ERROR
+
+
+@pytest.mark.parametrize("path", ["echo", "Both.Inner", "Judge"])
+def test_what_was_written_for_criteria_is_not_asked_without_one(plugin, path: str) -> None:
+    assert not isinstance(model(f"house_judges:{path}"), Responder)
+    door = Door(DoorSettings(models={"mine": ModelSpec(model=f"python/house_judges:{path}")}))
+    with pytest.raises(BadInputError, match=r"mine \(python/house_judges:.*\) can't answer a task without a criterion"):
+        door.respond("mine", [BARE])
 
 
 @pytest.mark.parametrize(
@@ -248,6 +306,7 @@ def test_whatever_comes_back_is_a_reply(plugin, returned) -> None:
         ("house_leaving:f", "importing house_leaving failed: SystemExit"),
         ("house_judges:number", "int objects can't be called"),
         ("house_judges:later", "is asynchronous"),
+        ("house_judges:LaterWriter", "is asynchronous"),
     ],
 )
 def test_what_can_not_be_used_is_named_at_connection(plugin, path: str, message: str) -> None:

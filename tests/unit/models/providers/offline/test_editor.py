@@ -7,9 +7,9 @@ import pytest
 
 from radar_dagster.errors import BadInputError
 from radar_dagster.models.naming import ModelSpec
-from radar_dagster.models.providers import ChecksRubric, Generator, Verifier, connect
-from radar_dagster.models.requests import DIRECTIONS, GenerationRequest
-from radar_dagster.rubric.model import Criterion, Kind, Rubric, Task
+from radar_dagster.models.providers import ChecksRubric, Generator, Responder, Verifier, connect
+from radar_dagster.models.requests import DIRECTIONS, GenerationRequest, JudgementRequest, ResponseRequest
+from radar_dagster.rubric.model import Criterion, Kind, Rubric, Task, content_hash
 
 CRITERIA = {
     "order": ("Coherence", "The sentences come in a logical order."),
@@ -186,3 +186,49 @@ def test_a_wrong_option_is_named(options) -> None:
 def test_an_unknown_offline_model_is_answered_with_the_known_ones(name: str) -> None:
     with pytest.raises(BadInputError, match="offline/editor, offline/reader, offline/planted"):
         connect(ModelSpec(model=name))
+
+
+def bare_texts(editor, task: Task, samples: int = 20) -> list[str]:
+    replies = [editor.respond(ResponseRequest(task=task, sample=sample)) for sample in range(1, samples + 1)]
+    assert all(reply.text for reply in replies), replies
+    return [reply.text for reply in replies]
+
+
+def test_a_bare_task_gets_the_reference_in_as_many_variations_as_samples(editor, tasks) -> None:
+    assert isinstance(editor, Responder)
+    for task in tasks:
+        texts = bare_texts(editor, task)
+        assert texts == bare_texts(editor, task)
+        assert len(set(texts)) == len(texts)
+        assert bare_texts(connect(ModelSpec(model="offline/editor", options={"seed": 1})), task) != texts
+
+
+def test_variations_of_a_bare_task_are_milder_than_probes_that_fail_and_still_vary(editor, reader, tasks) -> None:
+    criterion = Criterion(id="content", label="Completeness", definition="Nothing of importance is missing.")
+
+    def scores(texts: list[str], task: Task) -> list[int]:
+        found = [reader.judge(JudgementRequest(task=task, criterion=criterion, response=t)).score for t in texts]
+        assert None not in found
+        return found
+
+    for task in tasks:
+        failing = [editor.generate(request(task, criterion, "-", sample)).text for sample in range(1, 11)]
+        varied = scores(bare_texts(editor, task), task)
+        assert sum(varied) / len(varied) > sum(scores(failing, task)) / 10 + 1
+        assert len(set(varied)) > 1
+
+
+def test_a_bare_task_without_a_reference_is_refused(editor) -> None:
+    reply = editor.respond(ResponseRequest(task=Task(id="t", prompt="Write."), sample=1))
+    assert (reply.state, reply.text) == ("refused", None)
+    one_sentence = Task(id="t", prompt="Write.", reference="It rains.")
+    assert len(bare_texts(editor, one_sentence, 30)) == 30
+
+
+def test_probes_are_the_texts_that_they_were_before_bare_tasks_could_be_answered(editor, reply_task) -> None:
+    # Offline models keep the version in their keys, so an answer that changed would contradict the ledger's.
+    asked = [
+        request(reply_task, Criterion(id="o", label=CRITERIA["order"][0], definition="Logical."), d, 3) for d in "+-"
+    ]
+    texts = [editor.generate(each).text for each in asked]
+    assert content_hash(texts)[:16] == "9b89c27cb9ff3960"

@@ -7,8 +7,8 @@ import pytest
 from radar_dagster.errors import BadInputError
 from radar_dagster.models.door import Door
 from radar_dagster.models.naming import ModelSpec
-from radar_dagster.models.providers import Generator, Verifier, connect
-from radar_dagster.models.requests import GenerationRequest, JudgementRequest
+from radar_dagster.models.providers import Generator, Responder, Verifier, connect
+from radar_dagster.models.requests import GenerationRequest, JudgementRequest, ResponseRequest
 from radar_dagster.models.settings import DoorSettings
 from radar_dagster.models.stages import check_models, judge_probes, make_probes
 from radar_dagster.rubric.model import Criterion, Rubric, Scale, Task
@@ -144,5 +144,49 @@ def test_a_criterion_that_was_not_planted_is_named() -> None:
     ],
 )
 def test_contradictory_options_are_named(options: dict, message: str) -> None:
+    with pytest.raises(BadInputError, match=message):
+        connect(ModelSpec(model="offline/planted", options=options))
+
+
+def passive_levels(samples: int = 3000, **options: object) -> np.ndarray:
+    """The levels that texts for a bare task state, (samples, n)."""
+    model = connect(ModelSpec(model="offline/planted", options=options))
+    assert isinstance(model, Responder)
+    task = Task(id="t", prompt="p")
+    texts = [model.respond(ResponseRequest(task=task, sample=k)).text or "" for k in range(1, samples + 1)]
+    return np.array([[float(line.rpartition(": ")[2]) for line in text.split("\n")[1:]] for text in texts])
+
+
+def test_levels_of_bare_tasks_correlate_by_the_common_cause_where_nothing_leaks() -> None:
+    levels = passive_levels(criteria=["a", "b", "c"], common_cause=0.6, spread=0.1)
+    correlations = np.corrcoef(levels, rowvar=False)[np.triu_indices(3, 1)]
+    # The standard error of a correlation of 0.6 in 3,000 samples is 0.64/√3000 = 0.012.
+    assert correlations == pytest.approx(0.6, abs=0.05)
+    assert levels.std(axis=0) == pytest.approx(0.1, abs=0.005)
+    assert levels.mean(axis=0) == pytest.approx(0.5, abs=0.01)
+
+
+def test_what_varies_by_itself_leaks_as_under_an_intervention() -> None:
+    levels = passive_levels(leakage={"a": {"b": 0.8}, "b": {}}, spread={"a": 0.1, "b": 0.06})
+    # b = 0.8·a + own: the slope is the leakage, and b's variance is 0.08² + 0.06² = 0.1².
+    assert np.polyfit(levels[:, 0], levels[:, 1], 1)[0] == pytest.approx(0.8, abs=0.05)
+    assert levels.std(axis=0) == pytest.approx([0.1, 0.1], abs=0.005)
+
+
+def test_levels_of_bare_tasks_stay_on_the_scale() -> None:
+    levels = passive_levels(200, criteria=["a", "b"], spread=3)
+    assert levels.min() == 0
+    assert levels.max() == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"criteria": ["a", "b"], "spread": {"a": 0.1}}, "spread must have a value for each of a, b"),
+        ({"criteria": ["a", "b"], "spread": -1}, "spread"),
+        ({"criteria": ["a", "b"], "common_cause": 1.5}, "common_cause"),
+    ],
+)
+def test_contradictory_options_of_bare_tasks_are_named(options: dict, message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         connect(ModelSpec(model="offline/planted", options=options))
