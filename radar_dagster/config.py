@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -56,6 +56,26 @@ class AuditSection(_Section):
     policy: Policy = Policy()
 
 
+class HumanSection(_Section):
+    """Where people's correlations of a benchmark's criteria come from: published ones, or a file; one of the two."""
+
+    #: A shipped benchmark, whose published vector is taken.
+    published: Slug | None = None
+    #: Ratings, or finished correlations (criterion_a, criterion_b, pearson_r); see docs/human-reference.md.
+    file: str | None = None
+    raters: Literal["all", "expert", "crowd"] = "all"
+    #: criterion id -> column of the file, where names don't match by themselves.
+    columns: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.published is None) == (self.file is None):
+            raise ValueError("expected either file or published")
+        if self.published is not None and self.published not in shipped_benchmarks():
+            raise ValueError(f"nothing is published for {self.published!r}; only for {', '.join(shipped_benchmarks())}")
+        return self
+
+
 class ScheduleSection(_Section):
     """Pairs that are judged again on a cron; off until it is switched on in the Dagster UI."""
 
@@ -96,6 +116,8 @@ class Workspace(_Section):
     store: str = f"{IMPLICIT_FOLDER}/lake"
     #: benchmark name -> path of its rubric file; a shipped benchmark has none.
     benchmarks: dict[Slug, str | None] = Field(default_factory=lambda: dict.fromkeys(shipped_benchmarks()))
+    #: benchmark -> what people say of its criteria. Shipped benchmarks have published correlations; null drops them.
+    human: dict[Slug, HumanSection | None] = Field(default_factory=dict)
     models: dict[Slug, ModelSpec] = Field(default_factory=lambda: dict(DEFAULT_MODELS))
     generators: tuple[Slug, ...] = ("editor",)
     verifiers: tuple[Slug, ...] = ("reader",)
@@ -143,6 +165,14 @@ class Workspace(_Section):
             raise ValueError(f"benchmark {twice[0]!r} is listed twice")
         return dict(entries)
 
+    @field_validator("human", mode="before")
+    @classmethod
+    def _human_shorthand(cls, value: Any) -> Any:
+        """Accept `mine: ratings.csv` beside `mine: {file: ratings.csv, raters: expert}`."""
+        if not isinstance(value, dict):
+            return value
+        return {name: {"file": entry} if isinstance(entry, str) else entry for name, entry in value.items()}
+
     @field_validator("endpoints")
     @classmethod
     def _names_of_their_own(cls, value: dict[str, Endpoint]) -> dict[str, Endpoint]:
@@ -178,6 +208,9 @@ class Workspace(_Section):
                 raise ValueError(f"{role} must name at least one model")
         if not self.benchmarks:
             raise ValueError("benchmarks must name at least one rubric")
+        unknown = [name for name in self.human if name not in self.benchmarks]
+        if unknown:
+            raise ValueError(f"human names {unknown[0]!r}, but the benchmarks are {', '.join(self.benchmarks)}")
         if not self.pairs():
             raise ValueError("every pair is a self-pair; add a model or set allow_self_pairs: true")
         known = {"~".join(pair) for pair in self.pairs()}
@@ -217,6 +250,13 @@ class Workspace(_Section):
             raise BadInputError(f"no benchmark {benchmark!r} in {CONFIG_NAME}; there are {', '.join(self.benchmarks)}")
         path = self.benchmarks[benchmark]
         return benchmark_path(benchmark) if path is None else self.root / path
+
+    def human_section(self, benchmark: str) -> HumanSection | None:
+        """Where people's correlations for a benchmark come from; None where there are none."""
+        if benchmark in self.human:
+            return self.human[benchmark]
+        is_shipped = benchmark in self.benchmarks and self.benchmarks[benchmark] is None
+        return HumanSection(published=benchmark) if is_shipped else None
 
     @property
     def store_url(self) -> str:

@@ -15,17 +15,20 @@ import dagster as dg
 
 from radar_dagster.assets.baselines import baseline_assets
 from radar_dagster.assets.coupling import coupling_assets
+from radar_dagster.assets.grid import grid_assets
 from radar_dagster.assets.passive import passive_assets
 from radar_dagster.assets.probes import probe_assets
 from radar_dagster.assets.report import report_assets
 from radar_dagster.assets.rubrics import rubric_assets
 from radar_dagster.assets.scores import score_assets
+from radar_dagster.assets.validation import validation_assets
 from radar_dagster.checks.common import ExpectationRunner
 from radar_dagster.checks.coupling import coupling_checks
 from radar_dagster.checks.passive import passive_checks
 from radar_dagster.checks.probes import probe_checks
 from radar_dagster.checks.rubrics import rubric_checks
 from radar_dagster.checks.scores import score_checks
+from radar_dagster.checks.validation import validation_checks
 from radar_dagster.config import Workspace, current_workspace
 from radar_dagster.jobs import build_jobs
 from radar_dagster.partitions import build_partitions
@@ -50,6 +53,8 @@ def build_definitions(workspace: Workspace, resource_overrides: Mapping[str, Any
             *probe_assets(workspace, partitions),
             *score_assets(workspace, partitions),
             *coupling_assets(workspace, partitions),
+            *validation_assets(workspace, partitions),
+            *grid_assets(workspace, partitions),
             *report_assets(workspace, partitions),
             *passive_assets(workspace, partitions),
             *baseline_assets(partitions),
@@ -59,6 +64,7 @@ def build_definitions(workspace: Workspace, resource_overrides: Mapping[str, Any
             *probe_checks(workspace, partitions),
             *score_checks(workspace, partitions),
             *coupling_checks(workspace, partitions),
+            *validation_checks(workspace, partitions),
             *passive_checks(workspace, partitions),
         ],
         jobs=jobs,

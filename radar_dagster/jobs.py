@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from radar_dagster.tables import BASELINE_TABLES, COUPLING_TABLES
+from radar_dagster.tables import BASELINE_TABLES, COUPLING_TABLES, GRID_TABLES
 
 if TYPE_CHECKING:  # what `define_asset_job` returns has no public name
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
@@ -21,14 +21,16 @@ OBSERVE_RUBRICS, LOAD_RUBRICS, GENERATE_PROBES, JUDGE, ANALYSE, FULL_AUDIT = (
     "observe_rubrics", "load_rubrics", "generate_probes", "judge", "analyse", "full_audit",
 )  # fmt: skip
 
-#: What the audit is compared with.
-GENERATE_PASSIVE, JUDGE_PASSIVE = "generate_passive", "judge_passive"
+#: What the audit is compared with, and with what other cells say.
+LOAD_HUMAN, GENERATE_PASSIVE, JUDGE_PASSIVE, COMPARE_CELLS = (
+    "load_human", "generate_passive", "judge_passive", "compare_cells",
+)  # fmt: skip
 
 #: What the command line runs: the same assets with the gates, before the slower expectations (`jobs.CHECK_*`).
 AUDIT_PROBES, AUDIT_PAIR, ANALYSE_UNGATED = "audit_probes", "audit_pair", "analyse_ungated"
 CHECK_PROBES, CHECK_SCORES, CHECK_COUPLING = "check_probes", "check_scores", "check_coupling"
 
-_ANALYSIS = dg.AssetSelection.assets(*COUPLING_TABLES, "audit_report")
+_ANALYSIS = dg.AssetSelection.assets(*COUPLING_TABLES, "validation", "probe_budget", "audit_report")
 _EXPECTATIONS = {
     "probes": dg.AssetSelection.checks(dg.AssetCheckKey(dg.AssetKey("probes"), "probes_expectations")),
     "scores": dg.AssetSelection.checks(dg.AssetCheckKey(dg.AssetKey("scores"), "scores_expectations")),
@@ -41,16 +43,19 @@ def build_jobs() -> list[UnresolvedAssetJobDefinition]:
     probes, scores = dg.AssetSelection.assets("probes"), dg.AssetSelection.assets("scores")
     passive = dg.AssetSelection.assets("passive_responses")
     baselines = dg.AssetSelection.assets("passive_scores", *BASELINE_TABLES)
+    loaded, human = dg.AssetSelection.assets("rubric_file", "rubric"), dg.AssetSelection.assets("human_correlations")
     jobs = [
         (OBSERVE_RUBRICS, dg.AssetSelection.assets("rubric_file"), "See which rubric files changed. Makes nothing."),
         # Observed first: without an observation from before, Dagster takes no later one for a change.
-        (LOAD_RUBRICS, dg.AssetSelection.assets("rubric_file", "rubric"), "Read and validate a benchmark's rubric."),
+        (LOAD_RUBRICS, loaded | human, "Read and validate a benchmark's rubric, and what people say of its criteria."),
+        (LOAD_HUMAN, human, "What people say of a benchmark's criteria, from its source. Free."),
         (GENERATE_PROBES, probes, "Stage 1: a generator's probes for a benchmark. Costs model calls."),
         (JUDGE, scores, "Stage 2: a verifier's scores of a generator's probes. Costs model calls."),
         (ANALYSE, _ANALYSIS, "Stage 3 and the report, from scores that exist. Free."),
         (FULL_AUDIT, scores | _ANALYSIS, "Stages 2 and 3 and the report, every check between them."),
         (GENERATE_PASSIVE, passive, "Responses to the bare tasks, for the passive baselines. Costs model calls."),
         (JUDGE_PASSIVE, baselines, "Scores of the passive responses and the baselines from them. Costs model calls."),
+        (COMPARE_CELLS, dg.AssetSelection.assets(*GRID_TABLES), "All audited cells of a benchmark side by side. Free."),
         (AUDIT_PROBES, probes - _EXPECTATIONS["probes"], "As generate_probes, expectations left to later."),
         (AUDIT_PAIR, (scores | _ANALYSIS) - _EXPECTATIONS["scores"], "As full_audit, expectations left to later."),
         (ANALYSE_UNGATED, _ANALYSIS.without_checks(), "Stage 3 and the report of a cell that a gate stopped."),

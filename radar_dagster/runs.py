@@ -131,8 +131,13 @@ class Runner:
         """Let Great Expectations be imported, in its own process, while the audit runs; `check_data` asks it later."""
         worker.SHARED.start()
 
-    def audit(self, benchmark: str, pairs: Iterable[Pair], *, fresh: bool = False) -> list[Cell]:
+    def audit(
+        self, benchmark: str, pairs: Iterable[Pair], *, fresh: bool = False, baselines: bool = False
+    ) -> list[Cell]:
         """Audit a benchmark with each pair: rubric, probes of each generator, then scores to report of each pair.
+
+        With `baselines`, passive responses are written and judged too, before the statistics. At the end the cells of
+        the benchmark are put side by side.
 
         What the ledger or the stored tables answer is used again unless `fresh`. Whether the models can serve the
         rubric is for the caller to ask first (`stages.check_models`). Raises OperationalError if a run failed for
@@ -142,8 +147,13 @@ class Runner:
         pairs = list(pairs)
         self.start_checks()
         with self._session(benchmark, fresh=fresh):
-            self._write_probes(benchmark, list(dict.fromkeys(pair.generator for pair in pairs)), fresh=fresh)
-            return [self._cell(benchmark, pair, fresh=fresh) for pair in pairs]
+            generators = list(dict.fromkeys(pair.generator for pair in pairs))
+            self._write_probes(benchmark, generators, fresh=fresh)
+            if baselines:
+                self._make_baselines(benchmark, generators, pairs)
+            cells = [self._cell(benchmark, pair, fresh=fresh) for pair in pairs]
+            self.run_job(jobs.COMPARE_CELLS, benchmark)
+            return cells
 
     def write_probes(self, benchmark: str, generators: Sequence[str], *, fresh: bool = False) -> None:
         """Load the rubric and let each generator write its probes, unless they are there and current."""
@@ -180,8 +190,23 @@ class Runner:
             self.run_job(jobs.AUDIT_PROBES, _probes_key(benchmark, generator))
             self._require_calls("probes", **{BENCHMARK: benchmark, GENERATOR: generator})
 
+    def _make_baselines(self, benchmark: str, generators: Sequence[str], pairs: Sequence[Pair]) -> None:
+        """What the ledger answers is used again, so only what is new is paid for."""
+        for generator in generators:
+            self._listener(f"{benchmark}: {generator} answers the bare tasks, for the baselines")
+            self.run_job(jobs.GENERATE_PASSIVE, _probes_key(benchmark, generator))
+            self._require_calls("passive_responses", **{BENCHMARK: benchmark, GENERATOR: generator})
+        for pair in pairs:
+            self._listener(f"{benchmark}: {pair.verifier} judges the answers of {pair.generator} to the bare tasks")
+            self.run_job(jobs.JUDGE_PASSIVE, multi_key(**{BENCHMARK: benchmark, PAIR: pair.key}))
+            self._require_calls("passive_scores", **{BENCHMARK: benchmark, PAIR: pair.key})
+
     def report(self, benchmark: str, pair: Pair) -> Cell:
         """Compute the statistics and the report of a cell again, from the scores that exist. Gates are data here."""
+        self.run_job(jobs.LOAD_HUMAN, benchmark)
+        return self._report(benchmark, pair)
+
+    def _report(self, benchmark: str, pair: Pair) -> Cell:
         key = multi_key(**{BENCHMARK: benchmark, PAIR: pair.key})
         self.run_job(jobs.ANALYSE_UNGATED, key)
         self.run_job(jobs.CHECK_COUPLING, key)  # so that the UI shows the gates of these tables, failed ones included
@@ -243,7 +268,7 @@ class Runner:
         stopped_by = tuple(f"{check.asset}: {check.description}" for check in failed if check.blocking)
         if stopped_by:
             # The gate is data too: the page that says why nothing can be read is made in a run of its own.
-            self.report(benchmark, pair)
+            self._report(benchmark, pair)
         return Cell(benchmark, pair, stopped_by)
 
     def run_job(self, job: str, partition_key: str) -> list[FailedCheck]:

@@ -235,5 +235,11 @@ COUPLING_TABLES = (
 #: What passive scores say of the criteria.
 BASELINE_TABLES = ("baselines", "baseline_weights")
 
+#: How a cell agrees with people; a report shows them where they are.
+VALIDATION_TABLES = ("human_correlations", "validation", "probe_budget")
+
+#: All cells of a benchmark side by side.
+GRID_TABLES = ("coupling_grid", "grid_agreement")
+
 #: Tables that may have no row; an empty write of any other is refused.
 MAY_BE_EMPTY = frozenset({"settling", "human_correlations", "probe_budget"})

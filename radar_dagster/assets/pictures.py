@@ -5,6 +5,7 @@ Not here: drawing (`report/plots.py`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
@@ -44,3 +45,41 @@ def baseline_pictures(rubric: Rubric, baselines: pd.DataFrame) -> dict[str, dict
         for method, title in titles.items()
     }
     return {"baselines": {method: dg.MetadataValue.md(picture) for method, picture in drawn.items()}}
+
+
+def scatter_picture(
+    rubric: Rubric, criterion_pairs: pd.DataFrame, human: pd.DataFrame, baselines: pd.DataFrame | None
+) -> dict[str, Any]:
+    """For the table `validation`: every pair's values against people's; nothing where there are no people."""
+    from radar_dagster.report.data import compared_pairs
+    from radar_dagster.report.plots import agreement_scatter, picture_markdown
+
+    pairs = compared_pairs(criterion_pairs, human, baselines)
+    if not pairs:
+        return {}
+    picture = picture_markdown(agreement_scatter(pairs, display_names(rubric)), "pair values against people's r")
+    return {"scatter": dg.MetadataValue.md(picture)}
+
+
+def budget_picture(table: pd.DataFrame) -> dict[str, Any]:
+    """For the table `probe_budget`: the curve with a band of one sd; nothing where there is no curve."""
+    from radar_dagster.report.plots import budget_curve, picture_markdown
+
+    if len(table) < 2:
+        return {}
+    return {"curve": dg.MetadataValue.md(picture_markdown(budget_curve(table), "agreement at fewer probes"))}
+
+
+def grid_pictures(rubric: Rubric, tables: Mapping[str, pd.DataFrame]) -> dict[str, dict[str, Any]]:
+    """For the tables of the grid: SymCoupling over cells, and Pearson by generator and verifier."""
+    from radar_dagster.report.plots import agreement_heatmap, pair_heatmap, picture_markdown
+
+    grid, cells = tables["coupling_grid"], tables["grid_agreement"]
+    values = grid.rename(columns={"sym": "value"})
+    title = f"SymCoupling, mean over cells ({int(grid['cells'].max())})"
+    sym = picture_markdown(pair_heatmap(values, display_names(rubric), title), title)
+    by_cell = picture_markdown(agreement_heatmap(cells, "pearson"), "Pearson with people, generators as rows")
+    return {
+        "coupling_grid": {"heatmap": dg.MetadataValue.md(sym)},
+        "grid_agreement": {"heatmap": dg.MetadataValue.md(by_cell)},
+    }

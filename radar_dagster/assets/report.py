@@ -18,7 +18,9 @@ from radar_dagster.assets.common import (
     from_probes,
     table_columns,
 )
+from radar_dagster.assets.validation import current_baselines
 from radar_dagster.config import AuditSection, Workspace
+from radar_dagster.lake import Lake
 from radar_dagster.models.naming import PROGRAMMATIC, ModelSpec
 from radar_dagster.models.stages import require_version
 from radar_dagster.partitions import BENCHMARK, PAIR, Partitions, dimensions
@@ -26,7 +28,7 @@ from radar_dagster.report.data import ReportData
 from radar_dagster.report.html import render
 from radar_dagster.resources.lake import LakeIOManager
 from radar_dagster.rubric.rows import rubric_from_frame
-from radar_dagster.tables import AUDIT_REPORT, COUPLING_TABLES
+from radar_dagster.tables import AUDIT_REPORT, BASELINE_TABLES, COUPLING_TABLES
 
 PAGE = "report.html"
 
@@ -35,8 +37,9 @@ def report_assets(workspace: Workspace, partitions: Partitions) -> list[dg.Asset
     """`audit_report`."""
     ins = {
         "rubric": from_benchmark(),
+        "human_correlations": from_benchmark(),
         "probes": from_probes(partitions),
-        **{table: dg.AssetIn() for table in ("scores", *COUPLING_TABLES)},
+        **{table: dg.AssetIn() for table in ("scores", *COUPLING_TABLES, "validation", "probe_budget")},
     }
 
     @dg.asset(
@@ -57,12 +60,19 @@ def report_assets(workspace: Workspace, partitions: Partitions) -> list[dg.Asset
         context: dg.AssetExecutionContext, lake: dg.ResourceParam[LakeIOManager], **tables: pd.DataFrame
     ) -> dg.Output[pd.DataFrame]:
         dims = dimensions(context.partition_key, partitions.pair)
-        html = render(report_data(dims, tables))
+        html = render(report_data(dims, {**tables, **baselines_of(lake.lake, tables["rubric"], dims)}))
         path, size, digest = lake.lake.write_text("audit_report", PAGE, html, **dims)
         frame = pd.DataFrame([[path, size, digest]], columns=AUDIT_REPORT.names)
         return dg.Output(frame, metadata={"report": dg.MetadataValue.path(lake.lake.absolute(path)), "bytes": size})
 
     return [audit_report]
+
+
+def baselines_of(lake: Lake, rubric: pd.DataFrame, dims: Mapping[str, str]) -> dict[str, pd.DataFrame]:
+    """The baselines' tables where they were made; the report reaches them through validation, which compares them."""
+    if current_baselines(lake, rubric_from_frame(dims[BENCHMARK], rubric), dims) is None:
+        return {}
+    return {name: lake.read(name, **dims) for name in BASELINE_TABLES}
 
 
 def report_data(dims: Mapping[str, str], tables: Mapping[str, pd.DataFrame]) -> ReportData:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from radar_dagster.config import Workspace
 from radar_dagster.errors import BadInputError
 from radar_dagster.inputs.matching import listed
 from radar_dagster.inputs.pairs import is_pair_file, of_rubric, read_human_pairs
@@ -40,6 +41,15 @@ class HumanSource:
         """Refuse none and both."""
         if (self.published is None) == (self.file is None):
             raise ValueError("expected either a published benchmark or a file")
+
+
+def configured_source(workspace: Workspace, benchmark: str) -> HumanSource | None:
+    """Where radar.yaml says that people's correlations for a benchmark come from; None where it has none."""
+    section = workspace.human_section(benchmark)
+    if section is None:
+        return None
+    file = None if section.file is None else workspace.root / section.file
+    return HumanSource(section.published, file, section.raters, section.columns)
 
 
 def human_table(

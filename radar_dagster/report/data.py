@@ -19,10 +19,13 @@ from radar_dagster.config import AuditSection
 from radar_dagster.models.naming import ModelSpec, is_rule_based
 from radar_dagster.rubric.model import Rubric
 from radar_dagster.stats.settings import Reading
-from radar_dagster.tables import COUPLING_TABLES, SCHEMAS
+from radar_dagster.tables import BASELINE_TABLES, COUPLING_TABLES, SCHEMAS, VALIDATION_TABLES
 
 #: The tables that a report reads: all of Stage 3, and the rows they were computed from.
 REPORT_TABLES = ("probes", "scores", *COUPLING_TABLES)
+
+#: Those that it shows where they are: agreement with people, and what it is compared with.
+OPTIONAL_TABLES = (*VALIDATION_TABLES, *BASELINE_TABLES)
 
 Record = dict[str, Any]
 
@@ -159,6 +162,52 @@ def pairs_of(tables: Mapping[str, pd.DataFrame], accepted: Iterable[tuple[str, s
     )
 
 
+@dataclass(frozen=True, slots=True)
+class ComparedPair:
+    """What an audit, people and the passive baselines say of one pair; None where one says nothing."""
+
+    a: str
+    b: str
+    sym: float | None
+    sym_low: float | None
+    sym_high: float | None
+    people: float | None
+    people_low: float | None
+    people_high: float | None
+    #: method -> value
+    baselines: Mapping[str, float | None]
+
+
+def compared_pairs(
+    criterion_pairs: pd.DataFrame, human: pd.DataFrame, baselines: pd.DataFrame | None = None
+) -> tuple[ComparedPair, ...]:
+    """The pairs of which people say something, in the order of criterion_pairs; matched in either order of names."""
+    people = {frozenset((row["criterion_a"], row["criterion_b"])): row for row in records(human)}
+    passive: dict[frozenset[str], dict[str, float | None]] = {}
+    for row in records(baselines) if baselines is not None else ():
+        passive.setdefault(frozenset((row["criterion_a"], row["criterion_b"])), {})[row["method"]] = row["value"]
+    found = []
+    for row in records(criterion_pairs):
+        key = frozenset((row["criterion_a"], row["criterion_b"]))
+        if key not in people:
+            continue
+        theirs = people[key]
+        found.append(
+            ComparedPair(
+                a=row["criterion_a"],
+                b=row["criterion_b"],
+                sym=row["sym"],
+                sym_low=row["sym_low"],
+                sym_high=row["sym_high"],
+                people=theirs["pearson_r"],
+                people_low=theirs["ci_low"],
+                people_high=theirs["ci_high"],
+                baselines=passive.get(key, {}),
+            )
+        )
+    return tuple(found)
+
+
 def _settling_of(frame: pd.DataFrame) -> dict[frozenset[str], tuple[Settling, ...]]:
     found: dict[frozenset[str], tuple[Settling, ...]] = {}
     for row in records(frame):
@@ -217,7 +266,10 @@ class Verdict:
 
 @dataclass(frozen=True)
 class ReportData:
-    """One cell of an audit: what was run and every table that came of it (`tables` by the names of REPORT_TABLES)."""
+    """One cell of an audit: what was run and every table that came of it.
+
+    `tables` holds all of REPORT_TABLES by name, and those of OPTIONAL_TABLES that exist.
+    """
 
     rubric: Rubric
     benchmark: str
@@ -228,7 +280,7 @@ class ReportData:
     tables: Mapping[str, pd.DataFrame]
 
     def __post_init__(self) -> None:
-        for name in REPORT_TABLES:
+        for name in (*REPORT_TABLES, *(name for name in OPTIONAL_TABLES if name in self.tables)):
             if name not in self.tables:
                 raise ValueError(f"a report needs the table {name!r}; there are {', '.join(self.tables)}")
             missing = [column for column in SCHEMAS[name].names if column not in self.tables[name].columns]
@@ -284,6 +336,15 @@ class ReportData:
     def pairs(self) -> tuple[Pair, ...]:
         """In the table's order."""
         return pairs_of(self.tables, self.settings.policy.accepted_pairs)
+
+    @cached_property
+    def compared(self) -> tuple[ComparedPair, ...]:
+        """The pairs of which people say something; empty where nobody was asked."""
+        if "human_correlations" not in self.tables:
+            return ()
+        return compared_pairs(
+            self.tables["criterion_pairs"], self.tables["human_correlations"], self.tables.get("baselines")
+        )
 
     @cached_property
     def summary(self) -> Mapping[str, Record]:

@@ -1,4 +1,4 @@
-"""Pictures for Dagster's metadata: the leakage matrix, self-effects against the gate, the spread over tasks.
+"""Pictures for Dagster's metadata: leakage, self-effects against the gate, agreement with people, the probe budget.
 
 Here: matplotlib figures from the tables, and figures as small PNGs. Not here: the report page, which draws its own
 charts in HTML so that its numbers can be read, selected and printed.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import io
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-from radar_dagster.report.data import records
+from radar_dagster.report.data import ComparedPair, records
 from radar_dagster.report.escape import markdown, one_line, shorten
 from radar_dagster.report.words import figure as figure_text
 
@@ -182,6 +182,103 @@ def task_spread(task_slices: pd.DataFrame, names: Mapping[str, str], most: int =
         "leakage per task (dots) and their mean (stroke)" if lines else "no pair was measured on two tasks",
         color=_MUTED, fontfamily=_FONT, fontsize=8,
     )  # fmt: skip
+    return fig
+
+
+def agreement_scatter(pairs: Sequence[ComparedPair], names: Mapping[str, str]) -> Figure:
+    """SymCoupling of every pair against people's r, with the identity line; passive baselines as faint marks.
+
+    On the line both say the same; intervals are drawn where they are known. Pairs without one of the two are left out.
+    """
+    fig = Figure(figsize=(5.4, 5.0), layout="constrained")
+    ax = fig.add_subplot()
+    ax.plot([-1.2, 1.4], [-1.2, 1.4], color=_MUTED, linewidth=0.9, linestyle=(0, (4, 3)))
+    shown = [pair for pair in pairs if pair.sym is not None and pair.people is not None]
+    for method, marker in _BASELINE_MARKS.items():
+        points = [(pair.people, pair.baselines.get(method)) for pair in shown]
+        known = [(x, y) for x, y in points if y is not None]
+        if known:
+            ax.plot(*zip(*known, strict=True), marker, color=_AGAINST, alpha=0.6, markersize=5, label=_METHODS[method])
+    for pair in shown:
+        _crossed_point(ax, pair)
+    ax.plot([], [], "o", color=_TOGETHER, label=_METHODS["radar"])
+    if len(shown) <= _NUMBERED_CRITERIA:
+        for pair in shown:
+            label = f"{_label(names[pair.a])} · {_label(names[pair.b])}"
+            ax.annotate(label, (pair.people or 0.0, pair.sym or 0.0), (4, 4), textcoords="offset points", **_text(6))
+    values = [
+        value for pair in shown for value in (pair.sym, pair.people, *pair.baselines.values()) if value is not None
+    ]
+    low, high = min([0.0, *values]) - 0.08, max([1.0, *values]) + 0.08
+    ax.set_xlim(low, high)
+    ax.set_ylim(low, high)
+    ax.set_aspect("equal")
+    ax.tick_params(labelsize=8, colors=_MUTED)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_xlabel("people: correlation of their ratings", color=_MUTED, fontfamily=_FONT, fontsize=8)
+    ax.set_ylabel("method: value of the pair", color=_MUTED, fontfamily=_FONT, fontsize=8)
+    ax.legend(loc="upper left", frameon=False, prop={"family": _FONT, "size": 7})
+    return fig
+
+
+#: Method -> its name in pictures.
+_METHODS = {"radar": "SymCoupling", "synthetic_correlation": "synthetic correlation", "rrd": "RRD-style redundancy"}
+_BASELINE_MARKS = {"synthetic_correlation": "x", "rrd": "+"}
+
+
+def _crossed_point(ax: Axes, pair: ComparedPair) -> None:
+    x, y = pair.people or 0.0, pair.sym or 0.0
+    if pair.people_low is not None and pair.people_high is not None:
+        ax.hlines(y, pair.people_low, pair.people_high, color=_TOGETHER, alpha=0.35, linewidth=1)
+    if pair.sym_low is not None and pair.sym_high is not None:
+        ax.vlines(x, pair.sym_low, pair.sym_high, color=_TOGETHER, alpha=0.35, linewidth=1)
+    ax.plot(x, y, "o", color=_TOGETHER, markeredgecolor="white", markersize=6)
+
+
+def budget_curve(table: pd.DataFrame) -> Figure:
+    """Pearson and MAE at N' probes with a band of ±1 sd over subsets; `table` has the columns of PROBE_BUDGET."""
+    rows = list(records(table))
+    people = rows[0]["reference"] == "human"
+    fig = Figure(figsize=(6.4, 2.8), layout="constrained")
+    panels = {"pearson": "Pearson", "mae": "mean absolute difference"}
+    for place, (name, title) in enumerate(panels.items(), start=1):
+        ax = fig.add_subplot(1, 2, place)
+        known = [(row["probes"], row[name], row[f"{name}_sd"] or 0.0) for row in rows if row[name] is not None]
+        if known:
+            x, y, sd = (np.array(column, dtype=float) for column in zip(*known, strict=True))
+            ax.fill_between(x, y - sd, y + sd, color=_TOGETHER, alpha=0.2, linewidth=0)
+            ax.plot(x, y, "o-", color=_TOGETHER, markersize=4, linewidth=1.2)
+        ax.set_xticks([row["probes"] for row in rows])
+        ax.tick_params(labelsize=8, colors=_MUTED)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.grid(axis="y", color="#e4e2dc", linewidth=0.7)
+        ax.set_axisbelow(True)
+        ax.set_title(
+            f"{title} with {'people' if people else 'the whole cell'}", fontsize=8, fontfamily=_FONT, color=_INK
+        )
+        ax.set_xlabel("probes per task, criterion and direction", color=_MUTED, fontfamily=_FONT, fontsize=8)
+    return fig
+
+
+def agreement_heatmap(cells: pd.DataFrame, value: str) -> Figure:
+    """Generators as rows, verifiers as columns; `cells` has the columns of GRID_AGREEMENT. Null cells are hatched."""
+    generators, verifiers = (list(dict.fromkeys(cells[name])) for name in ("generator", "verifier"))
+    wide = cells.pivot(index="generator", columns="verifier", values=value).reindex(index=generators, columns=verifiers)
+    values = wide.to_numpy(dtype=float, na_value=np.nan)
+    fig = Figure(
+        figsize=(max(3.2, 0.8 * len(verifiers)) + 2.2, max(1.6, 0.5 * len(generators)) + 1.6), layout="constrained"
+    )
+    ax = fig.add_subplot()
+    ax.imshow(np.ma.masked_invalid(values), cmap=_DIVERGING, norm=Normalize(-1, 1), aspect="auto")
+    _hatch(ax, np.isnan(values))
+    for i, j in np.argwhere(~np.isnan(values)):
+        ax.text(j, i, figure_text(float(values[i, j])), ha="center", va="center", **_text(9))
+    ax.set_xticks(range(len(verifiers)), [_label(name) for name in verifiers], rotation=30, ha="right", **_text(8))
+    ax.set_yticks(range(len(generators)), [_label(name) for name in generators], **_text(8))
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    ax.set_xlabel("verifier", color=_MUTED, fontfamily=_FONT)
+    ax.set_ylabel("generator", color=_MUTED, fontfamily=_FONT)
     return fig
 
 

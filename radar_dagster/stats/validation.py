@@ -12,8 +12,8 @@ approach", 1967).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, fields
 from itertools import permutations
 from math import factorial
 
@@ -167,6 +167,22 @@ def row_mae(rows: FloatArray, reference: FloatArray) -> FloatArray:
     both = np.isfinite(rows) & np.isfinite(reference)
     mean = nanmean(np.where(both, np.abs(rows - reference), np.nan), axis=1)
     return np.where(both.sum(axis=1) >= MIN_PAIRS, mean, np.nan)
+
+
+def validation_table(
+    values: Mapping[str, FloatArray], reference: FloatArray, rng: np.random.Generator | None = None
+) -> pd.DataFrame:
+    """One row per method: the agreement of its matrix (n, n) with the reference; columns as in VALIDATION."""
+    columns = ["method", *(field.name for field in fields(Agreement))]
+    if not np.isfinite(reference[np.triu_indices(len(reference), k=1)]).any():
+        why = "no_human_correlations: there are none for these criteria"
+        nothing = Agreement(None, None, None, None, None, 0, why)
+        rows = [(method, *astuple(nothing)) for method in values]
+    else:
+        rows = [(method, *astuple(agreement(matrix, reference, rng))) for method, matrix in values.items()]
+    table = pd.DataFrame(rows, columns=columns)
+    numbers = ["pearson", "spearman", "kendall", "mae", "p_permutation"]
+    return table.astype(dict.fromkeys(numbers, np.float64)).astype({"detail": object})
 
 
 def matrix_of(frame: pd.DataFrame, value: str, criteria: Sequence[str]) -> FloatArray:

@@ -1,0 +1,142 @@
+"""All cells of a benchmark side by side: every pair of criteria over cells, and every cell's agreement with people.
+
+Here: gathering the cells with SQL over the lake. Not here: means and spreads (`stats/grid.py`), a cell's own agreement
+(`validation.py`).
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+import duckdb
+import pandas as pd
+
+from radar_dagster.assets.common import (
+    IO_MANAGER,
+    OWNERS,
+    code_version,
+    table_columns,
+    table_metadata,
+)
+from radar_dagster.assets.pictures import grid_pictures
+from radar_dagster.assets.validation import RADAR
+from radar_dagster.config import Workspace
+from radar_dagster.errors import BadInputError
+from radar_dagster.lake import Lake
+from radar_dagster.partitions import BENCHMARK, Pair, Partitions
+from radar_dagster.resources.lake import LakeIOManager
+from radar_dagster.rubric.model import Rubric
+from radar_dagster.rubric.rows import rubric_from_frame
+from radar_dagster.stats.grid import average_over_cells
+from radar_dagster.tables import GRID_AGREEMENT, GRID_TABLES
+
+#: Whenever a cell changes. One that a gate stopped is a finding too, and one that was never audited must not hold the
+#: others back; but without any there is no grid, so a new rubric alone asks for nothing.
+_CELLS = ("criterion_pairs", "validation")
+_WHEN_A_CELL_CHANGES = (
+    dg.AutomationCondition.any_deps_updated().allow(dg.AssetSelection.assets(*_CELLS)).since_last_handled()
+    & ~dg.AutomationCondition.any_deps_in_progress()
+    & ~dg.AutomationCondition.in_progress()
+)
+
+_DESCRIPTIONS = {
+    "coupling_grid": "Every pair of criteria over all audited cells of the benchmark: mean ± sd of leakage, "
+    "SymCoupling and Asymmetry, and the reading of the means. What all cells share is the rubric's doing; the rest is "
+    "one model's.",
+    "grid_agreement": "Generator × verifier: every cell's agreement with people. Self-pairs and cells that were not "
+    "audited are null, with the reason.",
+}
+
+
+def grid_assets(workspace: Workspace, partitions: Partitions) -> list[dg.AssetsDefinition]:
+    """One multi-asset: `coupling_grid` and `grid_agreement`."""
+    thresholds = workspace.audit.coupling.thresholds
+    version = code_version(1, thresholds.model_dump(mode="json"))
+    of_the_benchmark = dg.MultiToSingleDimensionPartitionMapping(BENCHMARK)
+
+    @dg.multi_asset(
+        name="grid",
+        partitions_def=partitions.benchmark,
+        ins={"rubric": dg.AssetIn()},
+        deps=[dg.AssetDep(name, partition_mapping=of_the_benchmark) for name in _CELLS],
+        outs={
+            table: dg.AssetOut(
+                io_manager_key=IO_MANAGER,
+                description=_DESCRIPTIONS[table],
+                group_name="validation",
+                kinds={"duckdb", "parquet"},
+                owners=OWNERS,
+                code_version=version,
+                automation_condition=_WHEN_A_CELL_CHANGES,
+                metadata=table_columns(table),
+            )
+            for table in GRID_TABLES
+        },
+    )
+    def grid(
+        context: dg.AssetExecutionContext, lake: dg.ResourceParam[LakeIOManager], rubric: pd.DataFrame
+    ) -> Iterator[dg.Output[pd.DataFrame]]:
+        benchmark = context.partition_key
+        loaded = rubric_from_frame(benchmark, rubric)
+        pairs, agreements = read_cells(lake.lake, benchmark, loaded)
+        frames = {
+            "coupling_grid": average_over_cells([cell for _, cell in pairs.groupby("pair")], thresholds),
+            "grid_agreement": agreement_of_cells(workspace, agreements, set(pairs["pair"])),
+        }
+        pictures = grid_pictures(loaded, frames)
+        for table, frame in frames.items():
+            metadata: dict[str, Any] = {"table": table_metadata(frame), **pictures[table]}
+            yield dg.Output(frame, output_name=table, metadata=metadata)
+
+    return [grid]
+
+
+def read_cells(lake: Lake, benchmark: str, rubric: Rubric) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """criterion_pairs and RADAR's validation of every cell that was judged with this version of the rubric.
+
+    Each row has its `pair`. BadInputError when there is no such cell.
+    """
+    with duckdb.connect() as connection:
+        there = lake.create_views(connection)
+        if not {"scores", "criterion_pairs"} <= set(there):
+            raise BadInputError(f"no cell of {benchmark} was audited yet: run the audit first")
+        current = (
+            "pair IN (SELECT pair FROM scores WHERE benchmark = $benchmark GROUP BY pair "
+            "HAVING min(rubric_version) = $version AND max(rubric_version) = $version)"
+        )
+        parameters = {"benchmark": benchmark, "version": rubric.version}
+        pairs = connection.execute(
+            f"SELECT * FROM criterion_pairs WHERE benchmark = $benchmark AND {current} ORDER BY pair", parameters
+        ).df()
+        if pairs.empty:
+            raise BadInputError(
+                f"no cell of {benchmark} was audited with this version of the rubric ({rubric.version})"
+            )
+        if "validation" not in there:
+            return pairs, pd.DataFrame(columns=["pair"])
+        agreements = connection.execute(
+            f"SELECT * FROM validation WHERE benchmark = $benchmark AND method = $method AND {current}",
+            {**parameters, "method": RADAR},
+        ).df()
+    return pairs, agreements
+
+
+def agreement_of_cells(workspace: Workspace, agreements: pd.DataFrame, audited: set[str]) -> pd.DataFrame:
+    """Every generator × verifier of the workspace as a row of GRID_AGREEMENT; what is no cell says so."""
+    known = {row["pair"]: row for row in agreements.to_dict("records")}
+    cells = {Pair(*pair).key for pair in workspace.pairs()}
+    rows = []
+    for generator in workspace.generators:
+        for verifier in workspace.verifiers:
+            key = Pair(generator, verifier).key
+            row = {"generator": generator, "verifier": verifier, **known.get(key, {})}
+            if key not in cells:
+                row = {**row, "detail": "self_pair: a judge prefers its own text"}
+            elif key not in known:
+                why = "not_validated: audited, but not compared" if key in audited else "not_audited"
+                row = {**row, "detail": why}
+            rows.append(row)
+    frame = pd.DataFrame(rows, columns=GRID_AGREEMENT.names)
+    numbers = ["pearson", "spearman", "kendall", "mae", "p_permutation"]
+    detail = frame["detail"].astype(object).where(frame["detail"].notna(), None)
+    return frame.astype(dict.fromkeys(numbers, float)).astype({"pairs_used": "Int64"}).assign(detail=detail)
