@@ -316,7 +316,7 @@ def _read_json_lines(path: Path, required: Sequence[str], optional: Sequence[str
 
 def _json_object(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
-        record = json.loads(line)
+        record = json.loads(line, object_pairs_hook=_unique_keys)
     except (ValueError, RecursionError) as error:
         reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
         raise BadInputError(f"{path}:{number}: not valid JSON ({reason}); expected one object per line") from None
@@ -325,12 +325,21 @@ def _json_object(path: Path, number: int, line: str) -> dict[str, Any]:
     return record
 
 
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of a key that is given twice, JSON readers keep the last value; it may be the wrong one."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(name for k, (name, _) in enumerate(pairs) if name in dict(pairs[:k]))
+        raise ValueError(f"the key {twice!r:.60} is given twice")
+    return found
+
+
 def _document_rows(path: Path, under: str | None) -> Iterator[tuple[int, dict[str, Any]]]:
     """The rows of a JSON document, counted from one."""
     with open_bytes(path) as file:
         text = file.read().decode(_encoding(path))
     try:
-        content = json.loads(text)
+        content = json.loads(text, object_pairs_hook=_unique_keys)
     except (ValueError, RecursionError) as error:
         line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)

@@ -281,6 +281,7 @@ def test_a_cell_that_is_no_finite_number_is_named_with_line_and_column(tmp_path:
         ('tone,clarity\n1,"2\n', r"ratings\.csv:2: not valid CSV"),
         ('{"tone": 1, "clarity": 2}\n{"tone": 1,\n', r"ratings\.csv:2: not valid JSON"),
         ('{"tone": 1, "clarity": 2}\n[1, 2]\n', r"ratings\.csv:2: expected a JSON object"),
+        ('{"tone": 1, "clarity": 2}\n{"tone": 1, "tone": 2}\n', r"ratings\.csv:2: .*the key 'tone' is given twice"),
         ("[1, 2]", r"ratings\.csv: row 1: expected a JSON object"),
         (b"tone,clarity\n1,2\n1,\xff\n", r"ratings\.csv:3: not UTF-8 text"),
         (b'{"tone": 1, "clarity": 2}\n\xff', r"ratings\.csv:2: not UTF-8 text"),
@@ -348,6 +349,20 @@ def test_any_bytes_give_ratings_or_a_bad_input_error_that_names_the_file(
         assert values.dtype == float
         assert values.shape[1] >= 1
         assert not np.isinf(values).any()
+
+
+@settings(max_examples=80)
+@given(data=st.data())
+def test_a_damaged_parquet_file_gives_ratings_or_a_bad_input_error(data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ratings"
+        pd.DataFrame({"id": ["a", "b"], "tone": [1.5, None], "clarity": [1, 2]}).to_parquet(path)
+        content = bytearray(path.read_bytes())
+        for _ in range(data.draw(st.integers(1, 4))):
+            content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+        path.write_bytes(content[: data.draw(st.integers(1, len(content)))])
+        got = ratings_or_message(path, criteria=data.draw(st.sampled_from([None, ["tone", "clarity"]])))
+        assert str(path) in got if isinstance(got, str) else got.frame.shape[1] >= 1
 
 
 _json = st.recursive(
