@@ -23,7 +23,14 @@ from radar_dagster.models.prices import Price
 from radar_dagster.models.providers import Generator, Verifier
 from radar_dagster.models.requests import JudgementRequest
 from radar_dagster.models.settings import DoorSettings
-from radar_dagster.models.stages import judge_probes, judgement_requests, make_probes, probe_requests
+from radar_dagster.models.stages import (
+    judge_passive,
+    judge_probes,
+    judgement_requests,
+    make_passive,
+    make_probes,
+    probe_requests,
+)
 from radar_dagster.rubric.model import Criterion, Rubric, Scale, Task
 
 KEY, VARIABLE = "sk-test-door-0123456789", "RADAR_TEST_KEY"
@@ -169,6 +176,20 @@ def test_keys_are_known_without_asking(house: House) -> None:
     assert door.keys("writer", requests) == [call.key for call in house.door().generate("writer", requests)]
     assert door.answered("writer", requests) == PROBES
     assert door.answered("other", judgement_requests(RUBRIC, make_probes(RUBRIC, door, "writer", 2))) == 0
+
+
+def test_bare_responses_are_calls_of_their_own_that_name_no_criterion_and_are_made_once(house: House) -> None:
+    responses = make_passive(RUBRIC, house.door(), "writer", 2)
+    (said,) = {json.dumps(body["messages"]) for body in house.bodies("writer")}
+    assert "Write a letter." in said
+    assert not any(text in said.lower() for text in ("criteri", "truth", "brevity"))
+    assert house.seen() == responses["call_key"].nunique() == responses["text"].nunique() == 4
+    more = make_passive(RUBRIC, house.door(), "writer", 3)
+    assert house.seen() == 2
+    assert set(responses["call_key"]) < set(more["call_key"])
+    scores = judge_passive(RUBRIC, more, house.door(), "judge")
+    assert house.seen() == len(scores) == 6 * 2
+    assert set(scores["state"]) == {"ok"}
 
 
 def test_asking_what_is_known_makes_no_ledger(house: House) -> None:
