@@ -13,12 +13,13 @@ from typing import Any
 
 import pandas as pd
 
-from radar_dagster.assets.report import PAGE, report_data
+from radar_dagster.assets.report import PAGE, baselines_of, report_data
 from radar_dagster.cli import findings as shown
 from radar_dagster.cli import output
 from radar_dagster.cli.errors import INCONCLUSIVE, worst
 from radar_dagster.cli.plan import hosted_part
 from radar_dagster.cli.workspace import AuditOptions, Selection, select
+from radar_dagster.inputs.human import check_source, configured_source
 from radar_dagster.lake import Lake
 from radar_dagster.models.door import Door
 from radar_dagster.models.naming import ModelSpec
@@ -28,14 +29,18 @@ from radar_dagster.report.data import REPORT_TABLES, ReportData
 from radar_dagster.report.words import meaning, model_kind
 from radar_dagster.runs import Cell, FailedCheck, Runner, exclusive, open_instance
 from radar_dagster.stats.states import state_rates
+from radar_dagster.tables import VALIDATION_TABLES
 
 
-def run(options: AuditOptions, *, fresh: bool, yes: bool, out: Path | None, as_json: bool) -> int:
+def run(options: AuditOptions, *, fresh: bool, baselines: bool, yes: bool, out: Path | None, as_json: bool) -> int:
     """Audit each selected pair, show it, check the data, write; the exit code is the worst of the pairs' verdicts."""
     selection = select(options)
     if out is not None:
         output.check_folder(out)
     workspace = selection.workspace
+    source = configured_source(workspace, selection.benchmark)
+    if source is not None:
+        check_source(source, [criterion.id for criterion in selection.rubric.criteria])
     generators, verifiers = zip(*selection.pairs, strict=True)
     with output.results_only():
         door = Door(workspace.door)
@@ -51,7 +56,9 @@ def run(options: AuditOptions, *, fresh: bool, yes: bool, out: Path | None, as_j
     with exclusive(workspace, selection.benchmark, output.on_stderr), open_instance(workspace) as instance:
         runner = Runner(workspace, instance, output.on_stderr)
         with output.results_only(), output.progress():
-            cells = runner.audit(selection.benchmark, [Pair(*pair) for pair in selection.pairs], fresh=fresh)
+            cells = runner.audit(
+                selection.benchmark, [Pair(*pair) for pair in selection.pairs], fresh=fresh, baselines=baselines
+            )
         results = [_Result(selection, runner.lake, cell) for cell in cells]
         if not as_json:
             for result in results:
@@ -156,9 +163,12 @@ class _Result:
 
 def _read_cell(lake: Lake, benchmark: str, pair: Pair) -> dict[str, pd.DataFrame]:
     """Every table of a cell; BadInputError when it was not audited."""
-    place = {"rubric": {BENCHMARK: benchmark}, "probes": {BENCHMARK: benchmark, GENERATOR: pair.generator}}
+    whole = {BENCHMARK: benchmark}
+    place = {"rubric": whole, "human_correlations": whole, "probes": {BENCHMARK: benchmark, GENERATOR: pair.generator}}
     cell = {BENCHMARK: benchmark, PAIR: pair.key}
-    return {name: lake.read(name, **place.get(name, cell)) for name in ("rubric", *REPORT_TABLES)}
+    there = {name: lake.read(name, **place.get(name, cell)) for name in ("rubric", *REPORT_TABLES)}
+    compared = {name: lake.read(name, **place.get(name, cell)) for name in VALIDATION_TABLES}
+    return {**there, **compared, **baselines_of(lake, there["rubric"], cell)}
 
 
 def _findings_of(data: ReportData) -> shown.Findings:

@@ -10,22 +10,37 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 from pydantic import ValidationError
 
 from radar_dagster.cli import findings as shown
 from radar_dagster.cli import output
 from radar_dagster.cli.workspace import coupling_settings, load_policy
 from radar_dagster.errors import BadInputError
+from radar_dagster.inputs.human import human_table, named_source
+from radar_dagster.inputs.ratings import Raters
 from radar_dagster.inputs.scores import read_scores
 from radar_dagster.rubric.model import Scale
-from radar_dagster.stats.audit import analyse
+from radar_dagster.stats.audit import analyse_cube
+from radar_dagster.stats.cell import ScoreCube, cube_from_scores
+from radar_dagster.stats.probe_budget import probe_budget
 from radar_dagster.stats.settings import CouplingSettings, Policy
 from radar_dagster.stats.states import state_rates
+from radar_dagster.stats.validation import matrix_of, validation_table
 from radar_dagster.stats.verdict import decide, verdict_frame
 
 
 def run(
-    file: Path, *, scale: str, given: Mapping[str, Any], policy_file: Path | None, out: Path | None, as_json: bool
+    file: Path,
+    *,
+    scale: str,
+    given: Mapping[str, Any],
+    policy_file: Path | None,
+    human: str | None,
+    raters: Raters,
+    out: Path | None,
+    as_json: bool,
 ) -> int:
     """Read, analyse, decide, show; the exit code is the verdict's. `given` holds the options of the statistics."""
     levels = parse_scale(scale)
@@ -34,22 +49,30 @@ def run(
     policy = Policy() if policy_given is None else Policy(**policy_given.model_dump(exclude={"thresholds"}))
     if out is not None:
         output.check_folder(out)
+    source = None if human is None else named_source(human, raters)
     scores, notes = read_scores(file, levels)
     # The file's order of rows must not show, not even in the order of the states.
     scores = scores.sort_values("criterion", kind="stable")
-    tables = analyse(scores, settings=settings)
+    cube = cube_from_scores(scores)
+    compared: dict[str, pd.DataFrame] = {}
+    if source is not None:
+        people, remarks = human_table(source, cube.criteria, rng_seed=settings.seed, confidence=settings.confidence)
+        compared, notes = {"human_correlations": people}, (*notes, *remarks)
+    tables = analyse_cube(cube, settings)
+    if source is not None:
+        compared |= compare(tables.criterion_pairs, compared["human_correlations"], cube, settings)
     verdict = decide(tables, scores, policy, settings.thresholds)
     frames = {name: getattr(tables, name) for name in shown.TABLES if name != "verdict"}
     criteria = tables.self_effects["criterion"].tolist()
     found = shown.Findings(
-        tables={**frames, "verdict": verdict_frame(verdict, settings, policy)},
+        tables={**frames, "verdict": verdict_frame(verdict, settings, policy), **compared},
         states=state_rates(scores),
         names={criterion: criterion for criterion in criteria},
         gate=settings.gate,
     )
     document = {
         **shown.document(found),
-        "settings": _settings(file, levels, settings, policy),
+        "settings": _settings(file, levels, human, settings, policy),
         "notes": list(notes),
     }
     if out is not None:
@@ -70,6 +93,18 @@ def run(
     return found.exit_code
 
 
+def compare(
+    pairs: pd.DataFrame, human: pd.DataFrame, cube: ScoreCube, settings: CouplingSettings
+) -> dict[str, pd.DataFrame]:
+    """`validation` and `probe_budget` of a cell."""
+    people = matrix_of(human, "pearson_r", cube.criteria)
+    values = {"radar": matrix_of(pairs, "sym", cube.criteria)}
+    return {
+        "validation": validation_table(values, people, np.random.default_rng(settings.seed)),
+        "probe_budget": probe_budget(cube, settings, people),
+    }
+
+
 def parse_scale(text: str) -> Scale:
     """`0:4`: the lowest and the highest level."""
     found = re.fullmatch(r"\s*(-?\d{1,6})\s*:\s*(-?\d{1,6})\s*", text, re.ASCII)
@@ -82,10 +117,13 @@ def parse_scale(text: str) -> Scale:
         raise BadInputError(f"--scale {text}: {reason}") from None
 
 
-def _settings(file: Path, scale: Scale, settings: CouplingSettings, policy: Policy) -> dict[str, Any]:
+def _settings(
+    file: Path, scale: Scale, human: str | None, settings: CouplingSettings, policy: Policy
+) -> dict[str, Any]:
     return {
         "scores": str(file),
         "scale": f"{scale.min}:{scale.max}",
+        "human": human,
         **settings.model_dump(mode="json"),
         "policy": policy.model_dump(mode="json"),
     }

@@ -16,20 +16,27 @@ from radar_dagster.cli import output
 from radar_dagster.report.data import READING_ORDER, Pair, pairs_of, sorted_pairs
 from radar_dagster.report.escape import one_line, shorten
 from radar_dagster.report.words import (
+    METHOD_WORDS,
     READING_WORDS,
     VERDICT_WORDS,
+    budget_sentence,
     pair_phrase,
+    people_words,
     remedy,
     settling_sentence,
     span,
 )
 from radar_dagster.stats.states import OK
+from radar_dagster.tables import BASELINE_TABLES, VALIDATION_TABLES
 
 #: The tables that every document has, in this order.
 TABLES = (
     "self_effects", "leakage", "criterion_pairs", "coupling_summary", "verdict", "aggregation_sensitivity",
     "task_slices", "settling",
 )  # fmt: skip
+
+#: Those that a document has where they were made: agreement with people, and what it is compared with.
+COMPARISONS = (*VALIDATION_TABLES, *BASELINE_TABLES)
 
 #: A matrix with more criteria than this does not fit a screen; the strongest pairs do.
 _MATRIX_CRITERIA = 15
@@ -41,7 +48,7 @@ _HEADER_WIDTH = 70
 
 @dataclass(frozen=True)
 class Findings:
-    """The tables of one cell (`TABLES` and `states`), and the display name of every criterion."""
+    """The tables of one cell (`TABLES`, and those of `COMPARISONS` that exist), and every criterion's display name."""
 
     tables: Mapping[str, pd.DataFrame]
     states: pd.DataFrame
@@ -65,9 +72,11 @@ class Findings:
 
 
 def document(findings: Findings) -> dict[str, Any]:
-    """One key per table, each a list of rows; `validation` is empty, since nothing was compared with people."""
+    """One key per table, each a list of rows; `validation` is empty where nothing was compared with people."""
     tables = {name: output.rows(findings.tables[name]) for name in TABLES}
-    return {**tables, "verdict": [findings.verdict], "states": output.rows(findings.states), "validation": []}
+    compared = {name: output.rows(findings.tables[name]) for name in COMPARISONS if name in findings.tables}
+    states = output.rows(findings.states)
+    return {**tables, "verdict": [findings.verdict], "states": states, "validation": [], **compared}
 
 
 def show(findings: Findings) -> None:
@@ -82,6 +91,7 @@ def show(findings: Findings) -> None:
     _show_self_effects(findings)
     _show_pairs(findings)
     _show_summary(findings)
+    show_agreement(findings.tables)
 
 
 def _show_verdict(verdict: Mapping[str, Any]) -> None:
@@ -178,6 +188,32 @@ def _show_summary(findings: Findings) -> None:
         for row in output.rows(findings.tables["coupling_summary"])
     ]
     output.print_table(["summary", "value", "interval", ""], rows, right=(1,))
+
+
+def show_agreement(tables: Mapping[str, pd.DataFrame]) -> None:
+    """How the pairs agree with people's, and at fewer probes; nothing where there are no people."""
+    human = tables.get("human_correlations")
+    if human is None or human.empty:
+        return
+    output.say()
+    output.say(f"Agreement with people ({people_words(human)})")
+    found = output.rows(tables["validation"])
+    rows = [
+        [
+            METHOD_WORDS.get(row["method"], row["method"]),
+            *(output.number(row[name]) for name in ("pearson", "spearman", "kendall", "mae")),
+            output.number(row["p_permutation"], 3),
+            row["pairs_used"],
+        ]
+        for row in found
+    ]
+    header = ["method", "Pearson", "Spearman", "Kendall", "mean difference", "p", "pairs"]
+    output.print_table(header, rows, right=range(1, len(header)))
+    for detail in dict.fromkeys(row["detail"] for row in found if row["detail"]):
+        output.say(f"  {detail}")
+    curve = tables.get("probe_budget")
+    if curve is not None and len(curve) > 1:
+        output.say(f"  {budget_sentence(output.rows(curve))}")
 
 
 def lost_rows(states: pd.DataFrame, examples: Mapping[str, str]) -> list[str]:

@@ -45,6 +45,15 @@ PageOut = Annotated[
     typer.Option("--out", metavar="DIR", help="Write report.html, tables (CSV, Parquet) and summary.json."),
 ]
 PolicyFile = Annotated[Path | None, typer.Option("--policy", metavar="FILE", help="When the audit passes, as YAML.")]
+Human = Annotated[
+    str | None,
+    typer.Option(
+        "--human", metavar="FILE|BENCHMARK", help="Compare with people: ratings, correlations, published ones."
+    ),
+]
+RatersChoice = Annotated[
+    Literal["all", "expert", "crowd"], typer.Option("--raters", help="Whose ratings of the --human file count.")
+]
 Gate = Annotated[float | None, typer.Option("--gate", help="Least self-effect for leakage to be read. [default: 0.4]")]
 
 RubricName = Annotated[str, typer.Argument(metavar="RUBRIC", help="A rubric file, or a benchmark such as helpsteer2.")]
@@ -113,6 +122,11 @@ def audit(
     gate: Gate = None,
     policy: PolicyFile = None,
     budget: Budget = None,
+    human: Human = None,
+    raters: RatersChoice = "all",
+    baselines: Annotated[
+        bool, typer.Option("--baselines", help="Make the passive baselines too, which takes more calls.")
+    ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Make probes and scores again, whatever is stored.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before calls that cost money.")] = False,
     out: PageOut = None,
@@ -122,8 +136,8 @@ def audit(
     from radar_dagster.cli import audit as command
     from radar_dagster.cli.workspace import AuditOptions
 
-    options = AuditOptions(rubric, generator or (), verifier or (), probes, tasks, gate, policy, budget)
-    return command.run(options, fresh=fresh, yes=yes, out=out, as_json=as_json)
+    options = AuditOptions(rubric, generator or (), verifier or (), probes, tasks, gate, policy, budget, human, raters)
+    return command.run(options, fresh=fresh, baselines=baselines, yes=yes, out=out, as_json=as_json)
 
 
 @app.command()
@@ -168,6 +182,8 @@ def coupling(
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Seed of the bootstrap.")] = None,
     policy: PolicyFile = None,
+    human: Human = None,
+    raters: RatersChoice = "all",
     out: Out = None,
     as_json: Json = False,
 ) -> int:
@@ -175,7 +191,26 @@ def coupling(
     from radar_dagster.cli import coupling as command
 
     given = {"gate": gate, "interval": interval, "estimator": estimator, "resamples": resamples, "seed": seed}
-    return command.run(scores, scale=scale, given=given, policy_file=policy, out=out, as_json=as_json)
+    return command.run(
+        scores, scale=scale, given=given, policy_file=policy, human=human, raters=raters, out=out, as_json=as_json
+    )
+
+
+@app.command()
+def validate(
+    *,
+    pairs: Annotated[Path, typer.Argument(metavar="PAIRS", help="CSV, Parquet or JSON; see docs/cli.md.")],
+    human: Annotated[
+        str, typer.Option("--human", metavar="FILE|BENCHMARK", help="Ratings, correlations, or published ones.")
+    ],
+    raters: RatersChoice = "all",
+    out: Out = None,
+    as_json: Json = False,
+) -> int:
+    """Compare pair values that you already have with people's correlations."""
+    from radar_dagster.cli import validate as command
+
+    return command.run(pairs, human=human, raters=raters, out=out, as_json=as_json)
 
 
 @app.command()

@@ -24,6 +24,8 @@ from radar_dagster.config import (
     workspace_file,
 )
 from radar_dagster.errors import BadInputError
+from radar_dagster.inputs.human import named_source
+from radar_dagster.inputs.ratings import Raters
 from radar_dagster.models.naming import ModelSpec, parse_model_name
 from radar_dagster.partitions import BENCHMARK, PAIR
 from radar_dagster.rubric.loading import load_rubric, load_yaml_mapping, shipped_benchmarks, validate_document
@@ -56,6 +58,8 @@ class AuditOptions:
     gate: float | None = None
     policy: Path | None = None
     budget: float | None = None
+    human: str | None = None
+    raters: Raters = "all"
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,7 @@ def select(options: AuditOptions) -> Selection:
         verifiers=_union(base.verifiers, verifiers),
         audit=_audit(AuditSection() if implicit else base.audit, options).model_dump(),
         budget_usd=base.budget_usd if options.budget is None else options.budget,
+        human=_human(base, benchmark, options),
     )
     pairs = tuple(pair for pair in workspace.pairs() if pair[0] in generators and pair[1] in verifiers)
     if not pairs:
@@ -204,6 +209,18 @@ def _strangers(base: Workspace, benchmark: str, aliases: Sequence[str], models: 
 
 def _union(first: Sequence[str], second: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([*first, *second]))
+
+
+def _human(base: Workspace, benchmark: str, options: AuditOptions) -> dict[str, Any]:
+    """The workspace's sources of human correlations, with that of `--human` for this benchmark."""
+    known: dict[str, Any] = {name: section and section.model_dump() for name, section in base.human.items()}
+    if options.human is not None:
+        source = named_source(options.human, options.raters)
+        file = None if source.file is None else _relative(source.file, base.root)
+        known[benchmark] = {"published": source.published, "file": file, "raters": source.raters}
+    elif options.raters != "all":
+        raise BadInputError("--raters needs --human FILE: it chooses among the raters of that file")
+    return known
 
 
 def _audit(base: AuditSection, options: AuditOptions) -> AuditSection:

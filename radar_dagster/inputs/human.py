@@ -52,6 +52,19 @@ def configured_source(workspace: Workspace, benchmark: str) -> HumanSource | Non
     return HumanSource(section.published, file, section.raters, section.columns)
 
 
+def named_source(text: str, raters: Raters = "all") -> HumanSource:
+    """What `--human` names: a file, or a benchmark with a published vector. BadInputError when it is neither."""
+    file = Path(text)
+    if file.is_file():
+        return HumanSource(file=file, raters=raters)
+    if text not in published_benchmarks():
+        known = listed(published_benchmarks())
+        raise BadInputError(f"--human {text!r} is neither a file nor a benchmark with published correlations ({known})")
+    if raters != "all":
+        raise BadInputError(f"--raters {raters}: the published correlations of {text!r} have no raters to choose from")
+    return HumanSource(published=text)
+
+
 def human_table(
     source: HumanSource, criteria: Sequence[str], *, rng_seed: int = 0, confidence: float = 0.95
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
@@ -74,6 +87,16 @@ def human_table(
         found = found.assign(raters=ratings.raters, source=str(source.file))
         return found[HUMAN_CORRELATIONS.names], (*ratings.notes, *_about_pairs(found))
     return found[HUMAN_CORRELATIONS.names], tuple(_about_absent(found, criteria))
+
+
+def check_source(source: HumanSource, criteria: Sequence[str]) -> None:
+    """Raise what `human_table` would raise, without computing anything."""
+    if source.file is None:
+        _published(str(source.published), criteria)
+    elif is_pair_file(source.file):
+        read_human_pairs(source.file, criteria)
+    else:
+        read_ratings(source.file, raters=source.raters, columns=source.columns, criteria=criteria)
 
 
 def _published(benchmark: str, criteria: Sequence[str]) -> pd.DataFrame:

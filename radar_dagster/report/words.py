@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
 
 from radar_dagster.models.naming import ModelSpec, is_rule_based
 from radar_dagster.report.data import Pair, ReportData, SelfEffect, Settling
@@ -273,3 +276,30 @@ def cost_words(spec: ModelSpec, costs: Sequence[float | None]) -> str:
     unknown = len(costs) - len(known)
     total = f"{math.fsum(known):,.4f} US dollars"
     return f"{total}; unknown for {count(unknown, 'call')}" if unknown else total
+
+
+#: Method -> its name for readers.
+METHOD_WORDS = {
+    "radar": "RADAR",
+    "synthetic_correlation": "synthetic correlation",
+    "rrd": "RRD-style redundancy",
+    "given": "these pairs",
+}
+
+
+def people_words(human: pd.DataFrame) -> str:
+    """Whose correlations they are: `published; raters: crowd`, `50 items of ratings.tsv; raters: all`."""
+    source = ", ".join(dict.fromkeys(human["source"]))
+    items = human["items"].dropna()
+    told = f"{int(items.max()):,} items of {source}" if len(items) else source
+    return f"{told}; raters: {', '.join(dict.fromkeys(human['raters']))}"
+
+
+def budget_sentence(curve: Sequence[Mapping[str, Any]]) -> str:
+    """The probe budget in one line: Pearson at every N', with its spread over subsets."""
+    reference = "people" if curve[0]["reference"] == "human" else "all probes"
+    steps = []
+    for row in curve:
+        spread = "" if row["pearson_sd"] is None else f" ± {figure(row['pearson_sd'])}"
+        steps.append(f"{row['probes']}: {figure(row['pearson'], missing='undefined')}{spread}")
+    return f"Pearson with {reference} by probes per task, criterion and direction: {', '.join(steps)}"
