@@ -27,11 +27,9 @@ from radar_dagster.errors import OperationalError
 from radar_dagster.lake import Lake
 from radar_dagster.models.door import Door
 from radar_dagster.models.replies import State
-from radar_dagster.models.requests import Request
-from radar_dagster.models.stages import judgement_requests, probe_requests
 from radar_dagster.partitions import BENCHMARK, GENERATOR, PAIR, Pair, multi_key
 from radar_dagster.resources.models import ModelsResource
-from radar_dagster.rubric.model import Rubric
+from radar_dagster.stock import Stock
 
 #: Told what starts now, in words.
 Listener = Callable[[str], None]
@@ -180,10 +178,11 @@ class Runner:
             unfinished.unlink(missing_ok=True)
 
     def _write_probes(self, benchmark: str, generators: Sequence[str], *, fresh: bool) -> None:
-        rubric = self.workspace.rubric(benchmark)
         self.run_job(jobs.LOAD_RUBRICS, benchmark)
         for generator in generators:
-            if not fresh and self._has_probes(benchmark, rubric, generator):
+            with self._stock(benchmark) as stock:
+                are_there = not fresh and stock.has_probes(generator)
+            if are_there:
                 self._listener(f"{benchmark}: the probes of {generator} are there and current")
                 continue
             self._listener(f"{benchmark}: {generator} writes the probes")
@@ -221,24 +220,11 @@ class Runner:
             failed += self.run_job(jobs.CHECK_SCORES, multi_key(**cell.dims))
         return failed
 
-    def _has_probes(self, benchmark: str, rubric: Rubric, generator: str) -> bool:
-        requests = probe_requests(rubric, self.workspace.audit.probes)
-        return self._has("probes", generator, requests, **{BENCHMARK: benchmark, GENERATOR: generator})
-
-    def _has_scores(self, benchmark: str, pair: Pair) -> bool:
-        probes = self.lake.read("probes", **{BENCHMARK: benchmark, GENERATOR: pair.generator})
-        requests = judgement_requests(self.workspace.rubric(benchmark), probes)
-        return self._has("scores", pair.verifier, requests, **{BENCHMARK: benchmark, PAIR: pair.key})
-
-    def _has(self, table: str, alias: str, requests: Sequence[Request], **dims: str) -> bool:
-        """Whether the stored table came of exactly these requests to this model, every one of them `ok`."""
-        if not self.lake.exists(table, **dims):
-            return False
-        stored = self.lake.read(table, **dims)
-        if not (stored["state"] == State.OK).all():
-            return False
+    @contextmanager
+    def _stock(self, benchmark: str) -> Iterator[Stock]:
+        """What is there of the benchmark's audits already."""
         with Door(self.workspace.door) as door:
-            return bool(stored["call_key"].tolist() == door.keys(alias, requests))
+            yield Stock(self.workspace, benchmark, self.workspace.rubric(benchmark), door)
 
     def _require_calls(self, table: str, **dims: str) -> None:
         """OperationalError when the budget was spent before a table's calls were made, or when none got through."""
@@ -258,7 +244,9 @@ class Runner:
 
     def _cell(self, benchmark: str, pair: Pair, *, fresh: bool) -> Cell:
         key = multi_key(**{BENCHMARK: benchmark, PAIR: pair.key})
-        if fresh or not self._has_scores(benchmark, pair):
+        with self._stock(benchmark) as stock:
+            are_there = not fresh and stock.has_scores(pair)
+        if not are_there:
             self._listener(f"{benchmark}: {pair.verifier} judges the probes of {pair.generator}")
             failed = self.run_job(jobs.AUDIT_PAIR, key)
             self._require_calls("scores", **{BENCHMARK: benchmark, PAIR: pair.key})

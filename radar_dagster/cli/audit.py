@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,16 @@ from radar_dagster.cli.workspace import AuditOptions, Selection, select
 from radar_dagster.inputs.human import check_source, configured_source
 from radar_dagster.lake import Lake
 from radar_dagster.models.door import Door
+from radar_dagster.models.hosted import HostedModel
 from radar_dagster.models.naming import ModelSpec
+from radar_dagster.models.preflight import look_up
 from radar_dagster.models.stages import check_models, probe_requests
 from radar_dagster.partitions import BENCHMARK, GENERATOR, PAIR, Pair
 from radar_dagster.report.data import REPORT_TABLES, ReportData
 from radar_dagster.report.words import meaning, model_kind
 from radar_dagster.runs import Cell, FailedCheck, Runner, exclusive, open_instance
 from radar_dagster.stats.states import state_rates
+from radar_dagster.stock import Stock
 from radar_dagster.tables import VALIDATION_TABLES
 
 
@@ -38,17 +42,7 @@ def run(options: AuditOptions, *, fresh: bool, baselines: bool, yes: bool, out: 
     if out is not None:
         output.check_folder(out)
     workspace = selection.workspace
-    source = configured_source(workspace, selection.benchmark)
-    if source is not None:
-        check_source(source, [criterion.id for criterion in selection.rubric.criteria])
-    generators, verifiers = zip(*selection.pairs, strict=True)
-    with output.results_only():
-        door = Door(workspace.door)
-        check_models(selection.rubric, door, generators, verifiers)
-        for alias in dict.fromkeys([*generators, *verifiers]):
-            door.check_calls(alias)
-    if not yes:
-        _ask_before_spending(selection, door, fresh=fresh)
+    _before_the_first_call(selection, fresh=fresh, yes=yes)
     selection.save()
     for sentence in selection.notes:
         output.note(sentence)
@@ -75,6 +69,31 @@ def run(options: AuditOptions, *, fresh: bool, baselines: bool, yes: bool, out: 
     # Data that break an expectation carry no verdict, whatever the statistics made of them.
     broken = any(check.blocking for check in failed)
     return worst([result.findings.exit_code for result in results] + [INCONCLUSIVE] * broken)
+
+
+def _before_the_first_call(selection: Selection, *, fresh: bool, yes: bool) -> None:
+    """Whatever can be known to go wrong goes wrong here, where nothing is paid yet; asks before money is spent."""
+    generators, verifiers = zip(*selection.pairs, strict=True)
+    with Door(selection.workspace.door) as door:
+        with output.results_only():
+            check_models(selection.rubric, door, generators, verifiers)
+            to_call = _to_call(selection, door, fresh=fresh)
+            for alias in to_call:
+                door.check_calls(alias)
+        if not yes:
+            _ask_before_spending(selection, door, fresh=fresh)
+        with output.results_only():
+            found = look_up(model for model in map(door.model, to_call) if isinstance(model, HostedModel))
+    for sentence in found:
+        output.note(sentence)
+
+
+def _to_call(selection: Selection, door: Door, *, fresh: bool) -> list[str]:
+    """The hosted models that will be called; none where stored tables and the ledger have all the answers."""
+    pairs = [Pair(*pair) for pair in selection.pairs]
+    if fresh:
+        return [alias for alias in dict.fromkeys(chain(*pairs)) if isinstance(door.model(alias), HostedModel)]
+    return Stock(selection.workspace, selection.benchmark, selection.rubric, door).to_call(pairs)
 
 
 def _ask_before_spending(selection: Selection, door: Door, *, fresh: bool) -> None:

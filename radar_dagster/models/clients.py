@@ -19,13 +19,16 @@ from radar_dagster.models.exchange import CallFailed, Completion, Exchange
 class ModelCard:
     """What the provider lists of a model; None where it does not tell.
 
-    `listed` is false when the endpoint lists models and this is none of them, None when it lists none at all.
+    `listed` is false when the endpoint lists models and this is none of them, None when it lists none at all. Either
+    way it may answer: many servers don't list all that they know. `denied` are the words of an endpoint that lists
+    others and, asked for this model's page, says that it has no such model.
     """
 
     listed: bool | None
     capabilities: Mapping[str, bool]
     lifecycle: str | None = None
     retires: date | None = None
+    denied: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,6 +163,14 @@ class Door:
             return 0
         return len(self.ledger.answers(self.keys(alias, requests), session=self._only))
 
+    def recalled(self, alias: str, requests: Sequence[GenerationRequest]) -> list[Generation | None]:
+        """The generations that the ledger answers, None where it does not. Makes no call and creates nothing."""
+        if not self._has_ledger:
+            return [None] * len(requests)
+        keys = self.keys(alias, requests)
+        known = self.ledger.answers(keys, session=self._only)
+        return [reply_of(known[key], Generation) if key in known else None for key in keys]
+
     def history(self, digits: str) -> list[Entry]:
         """Every attempt at the call whose key begins so, the oldest first; empty where the ledger has none.
 

@@ -50,6 +50,7 @@ class Endpoint(BaseModel):
     batch_poll_s: float = Field(
         default=30.0, gt=0, le=3_600, allow_inf_nan=False, description="seconds between looks at a running batch"
     )
+    look_up: bool = Field(default=True, description="ask it before an audit whether it knows its models")
     capabilities: dict[str, Overrides] = Field(
         default_factory=dict, description="model name or pattern -> what it can and can't take"
     )

@@ -113,7 +113,8 @@ class CallFailed(Exception):  # noqa: N818  (what happened to the call, in the w
 
     `retry_after` is in seconds, as the endpoint asked. `may_be_billed` is true when the endpoint may have done the work
     although no reply arrived (a timeout, a connection that broke after the request was sent). `state` is `filtered`
-    for a content filter that answers with an HTTP error, else `transport_error`.
+    for a content filter that answers with an HTTP error, else `transport_error`. `unknown_model`: the endpoint says in
+    so many words that it has no such model.
     """
 
     def __init__(
@@ -126,6 +127,7 @@ class CallFailed(Exception):  # noqa: N818  (what happened to the call, in the w
         may_be_billed: bool = False,
         state: State = State.TRANSPORT_ERROR,
         sent: Mapping[str, Any] | None = None,
+        unknown_model: bool = False,
     ) -> None:
         super().__init__(message)
         self.trouble = trouble
@@ -135,3 +137,4 @@ class CallFailed(Exception):  # noqa: N818  (what happened to the call, in the w
         self.may_be_billed = may_be_billed
         self.state = state
         self.sent: Mapping[str, Any] = sent or {}
+        self.unknown_model = unknown_model

@@ -9,10 +9,10 @@ ROOT = Path(radar_dagster.__file__).parent
 
 #: Lowest first. A room may import from itself and from any room before it.
 ORDER = [
-    "errors", "tables", "stats", "rubric", "models", "config", "partitions", "lake", "inputs", "resources", "report",
+    "errors", "tables", "stats", "rubric", "models", "config", "partitions", "lake", "stock", "inputs", "resources", "report",
     "assets", "checks", "jobs", "schedules", "sensors", "definitions", "runs", "cli", "__main__",
 ]  # fmt: skip
-WITHOUT_DAGSTER = {"errors", "stats", "rubric", "models", "config", "tables", "lake", "inputs", "report"}
+WITHOUT_DAGSTER = {"errors", "stats", "rubric", "models", "config", "tables", "lake", "stock", "inputs", "report"}
 
 
 def imports(path: Path) -> set[str]:

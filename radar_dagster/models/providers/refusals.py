@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -310,6 +310,18 @@ def is_about_model(complaint: Complaint) -> bool:
     """Whether the endpoint does not know the model (or the deployment)."""
     named = complaint.param == "model" or bool(complaint.kinds & _MODEL_CODES)
     return named or bool(_NO_MODEL.search(complaint.prose))
+
+
+def denies_model(complaint: Complaint, names: Collection[str]) -> bool:
+    """Whether a model's page is missing because the endpoint does not know the model, and not for want of such pages.
+
+    A server without pages repeats the address, in which `/models/` and the name stand.
+    """
+    prose = re.sub(r"\S*/models\b\S*", "", complaint.prose)
+    if complaint.param == "model" or complaint.kinds & _MODEL_CODES or _NO_MODEL.search(prose):
+        return True
+    named = any(re.search(rf"(?<![\w/-]){re.escape(name)}(?![\w-])", complaint.message) for name in names)
+    return "not_found_error" in complaint.kinds and named
 
 
 def is_about_money(complaint: Complaint) -> bool:

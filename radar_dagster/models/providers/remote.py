@@ -291,7 +291,9 @@ class RemoteClient(ABC):
                 trouble, text = self._learnt.from_refusal(refused, redacted(complaint.message, self._keys))
                 words = f"{text}: {complaint.message}"
                 return self._place.failed(trouble, words, status=None if assumed else status, sent=sent.shown)
-        return failed_with_status(self._place, status, headers, complaint, sent.shown, assumed=assumed)
+        failure = failed_with_status(self._place, status, headers, complaint, sent.shown, assumed=assumed)
+        failure.unknown_model = refusals.denies_model(complaint, (self.model, self.wire_model))
+        return failure
 
     def _failed_without_status(self, body: object, sent: Sent) -> CallFailed:
         """An error that came as a part of a reply or of a batch's results."""
@@ -312,17 +314,22 @@ class RemoteClient(ABC):
         A server without a page for the model is asked for all models; one that has neither lists nothing.
         """
         names = tuple(dict.fromkeys((self.wire_model, self.model)))
+        denied: str | None = None
         for name in names:
-            entry = await self._page(f"{self.models}/{quote(name, safe='')}")
+            entry, words = await self._page(f"{self.models}/{quote(name, safe='')}")
             if self._is_page_of(entry, name):
                 return self._card(entry)
-        listing = await self._page(self.listing)
+            denied = denied or words
+        listing, _ = await self._page(self.listing)
         entries = items_of(listing.get("data"))
         for entry in map(mapping_of, entries):
             # llama.cpp lists a model once, with all the names that it goes by.
             if any(name in names for name in (entry.get("id"), *items_of(entry.get("aliases")))):
                 return self._card(entry)
-        return ModelCard(listed=False if entries else None, capabilities={})
+        if not entries:
+            return ModelCard(listed=None, capabilities={})
+        # What a resource on Azure lists are models, and what is called are deployments of them.
+        return ModelCard(listed=False, capabilities={}, denied=None if self._endpoint.is_azure else denied)
 
     def _is_page_of(self, entry: Mapping[str, Any], name: str) -> bool:
         """Whether an object is the model's page: servers answer what they don't know with all kinds of things."""
@@ -330,13 +337,13 @@ class RemoteClient(ABC):
         names = {text.removeprefix("models/").casefold() for text in (entry.get("id"), name) if isinstance(text, str)}
         return text_of(entry.get("id")) is not None and len(names) == 1
 
-    async def _page(self, path: str) -> Mapping[str, Any]:
-        """A page's object; an empty one where there is no such page."""
+    async def _page(self, path: str) -> tuple[Mapping[str, Any], str | None]:
+        """A page's object; an empty one where there is no such page, with the words that deny the model, if any."""
         try:
-            return await self._get(path)
+            return await self._get(path), None
         except CallFailed as error:
             if error.status in _NO_PAGE:
-                return {}
+                return {}, error.message if error.unknown_model else None
             raise
 
 

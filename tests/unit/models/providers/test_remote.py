@@ -684,6 +684,35 @@ def test_a_model_is_found_by_each_name_that_it_goes_by(wire: Any, protocol: str)
     assert within(client_of(protocol, wire.url, "x"), lambda client: client.describe()).listed is False
 
 
+#: What servers answer when a model's page is asked for: the body of a 404, and whether it denies the model `m-1`.
+_NO_PAGES = [
+    ({"error": {"message": "The model `m-1` does not exist", "code": "model_not_found"}}, True),
+    ({"type": "error", "error": {"type": "not_found_error", "message": "model: m-1"}}, True),
+    ({"error": {"message": "model 'm-1' not found", "type": "api_error"}}, True),
+    ({"detail": "Not Found"}, False),
+    ({"error": {"message": "File Not Found", "type": "not_found_error", "code": 404}}, False),
+    ({"error": {"message": "Cannot GET /v1/models/m-1: not found", "type": "not_found_error"}}, False),
+    ({"message": "no Route matched with those values"}, False),
+    (b"<html>404 Not Found: /v1/models/m-1</html>", False),
+]
+
+
+@pytest.mark.parametrize(("body", "denies"), _NO_PAGES)
+@both
+def test_only_an_endpoint_that_lists_others_and_says_so_denies_a_model(
+    wire: Any, protocol: str, body: Any, denies: bool
+) -> None:
+    wire.says(body, 404)
+    client = client_of(protocol, wire.url, "m-1")
+    assert within(client, lambda client: client.describe()).denied is None  # it lists nothing at all
+    wire.pages["/v1/models"] = ({"data": [{"id": "m-2"}]}, 200, {})
+    card = within(client_of(protocol, wire.url, "m-1"), lambda client: client.describe())
+    assert card.listed is False
+    assert (card.denied is not None) is denies
+    if denies:
+        assert f"endpoint {client.endpoint_name}, model m-1: HTTP 404" in str(card.denied)
+
+
 @both
 def test_a_server_without_a_listing_answers_but_lists_nothing(wire: Any, protocol: str) -> None:
     wire.says(b"", 404)
