@@ -17,7 +17,10 @@ from radar_dagster.errors import BadInputError
 from radar_dagster.models.door import Door
 
 _KEY = re.compile(r"[0-9a-f]{8,64}")
-_FACTS = ("state", "status", "detail", "served_model", "provider_id", "latency_s", "usd", "finished_at", "run_id")
+_FACTS = (
+    "state", "status", "detail", "served_model", "provider_id", "latency_s", "usd", "usd_at_most", "finished_at",
+    "run_id",
+)  # fmt: skip
 _TOKENS = ("input_tokens", "output_tokens", "cached_input_tokens", "reasoning_tokens")
 
 

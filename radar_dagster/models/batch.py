@@ -36,7 +36,7 @@ from radar_dagster.models.batch_desk import Desk, Reading, Result
 from radar_dagster.models.batch_items import Call, Kept, Parcel, parcel_of, portions, size_of
 from radar_dagster.models.budget import Budget, Reservation
 from radar_dagster.models.capabilities import Capabilities
-from radar_dagster.models.chains import Chain, Origin, Reply, Step, Work, cut_off_chain
+from radar_dagster.models.chains import Chain, Origin, Reply, Step, Work, costing_at_most, cut_off_chain
 from radar_dagster.models.clients import Client
 from radar_dagster.models.driver import Outcome
 from radar_dagster.models.endpoints import Endpoint
@@ -537,13 +537,27 @@ class _Run(Background, Generic[Reply]):
         usage = completion.usage
         usd = self._prices.cost(self._origin.model, self._endpoint, usage, batch=True, sent=call.sent)
         self._settle(call, usd)
-        return _Ended(call, call.chain.completed(completion, seconds, usd), usage, usd)
+        exchange = call.chain.exchange
+        step = call.chain.completed(completion, seconds, usd)
+        return _Ended(call, self._bounded(call, exchange, step), usage, usd)
 
     def _failed(self, call: Call[Reply], error: CallFailed, seconds: float) -> _Ended[Reply]:
         error.sent = call.sent
         usd = None if error.may_be_billed else _NOTHING
         self._settle(call, usd)
-        return _Ended(call, call.chain.failed(error, seconds, self._deadline - self._now()), None, usd)
+        exchange = call.chain.exchange
+        step = call.chain.failed(error, seconds, self._deadline - self._now())
+        return _Ended(call, self._bounded(call, exchange, step), None, usd)
+
+    def _bounded(self, call: Call[Reply], exchange: Exchange, step: Step[Reply]) -> Step[Reply]:
+        """The step with its row as a later process needs it that goes on under the same budget."""
+
+        def worst() -> Decimal | None:
+            if call.sized is exchange and call.worst is not None:
+                return call.worst
+            return self._prices.worst_case(self._origin.model, self._endpoint, exchange, batch=True)
+
+        return replace(step, entry=costing_at_most(step.entry, worst))
 
     def _conclude(self, ended: _Ended[Reply]) -> None:
         self._counts.attempt(ended.usage, ended.usd)

@@ -20,9 +20,10 @@ Not here: when an attempt is made and with what client (`driver.py`), the rows (
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Generic, Literal, TypeVar, cast
@@ -83,6 +84,15 @@ class Step(Generic[Reply]):
     entry: Entry
     reply: Reply | None
     delay: float = 0.0
+
+
+def costing_at_most(entry: Entry, worst: Callable[[], Decimal | None]) -> Entry:
+    """The row with what its attempt cost at most, if nobody can tell what it did. Rounded up: a budget relies on it."""
+    most = worst() if entry.usd is None else None
+    if most is None:
+        return entry
+    amount = float(most)
+    return replace(entry, usd_at_most=amount if Decimal(amount) >= most else math.nextafter(amount, math.inf))
 
 
 def cut_off_chain(history: Sequence[Entry], session: str | None) -> list[Entry]:

@@ -233,10 +233,10 @@ class Door:
         return self._session if self._fresh else None
 
     def _spent(self) -> Decimal:
-        """What earlier doors of this session have spent: all of it that has a price."""
+        """What earlier doors of this session have spent; of what nobody can tell, the most that it can have been."""
         if self._settings.budget_usd is None or not self._has_ledger:
             return Decimal(0)
-        return sum((Decimal(str(row.usd)) for row in self.ledger.tally(session=self._session) if row.usd), Decimal(0))
+        return sum((row.most_usd for row in self.ledger.tally(session=self._session)), Decimal(0))
 
     def _origin(self, endpoint: str, model: str, mode: Literal["live", "batch"] = "live") -> Origin:
         return Origin(self._session, self._run_id, endpoint, model, mode, self._fresh)

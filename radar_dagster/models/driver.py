@@ -19,7 +19,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from radar_dagster.errors import OperationalError
 from radar_dagster.models.background import Background, wait_for
 from radar_dagster.models.budget import Budget, Reservation
-from radar_dagster.models.chains import Chain, Origin, Reply, Step, Work, cut_off_chain
+from radar_dagster.models.chains import Chain, Origin, Reply, Step, Work, costing_at_most, cut_off_chain
 from radar_dagster.models.clients import Client
 from radar_dagster.models.endpoints import Endpoint
 from radar_dagster.models.exchange import CallFailed, Completion, Exchange, Trouble, Usage
@@ -407,14 +407,15 @@ class _Run(Background, Generic[Reply]):
 
     async def _attempt(self, call: _Call[Reply], ticket: Ticket, reservation: Reservation) -> None:
         started = self._now()
+        exchange = call.chain.exchange
         try:
-            completion = await self._client.send(call.chain.exchange)
+            completion = await self._client.send(exchange)
         except CallFailed as error:
             step = self._failed(call, ticket, reservation, started, error)
         except asyncio.CancelledError:
             if asyncio.current_task() not in self._overdue:
                 self._replied(ticket, reservation, "failed", None)
-                await self._writer.commit(call.chain.cut_off(self._now() - started))
+                await self._writer.commit(self._bounded(call, exchange, call.chain.cut_off(self._now() - started)))
                 raise
             words = f"{self._origin.model}: no reply within {self._endpoint.timeout_s:g} s"
             overdue = CallFailed(Trouble.TRANSIENT, words, may_be_billed=True)
@@ -424,8 +425,19 @@ class _Run(Background, Generic[Reply]):
             raise
         else:
             step = self._completed(call, ticket, reservation, started, completion)
+        step = replace(step, entry=self._bounded(call, exchange, step.entry))
         await self._writer.commit(step.entry)
         self._go_on(call, step)
+
+    def _bounded(self, call: _Call[Reply], exchange: Exchange, entry: Entry) -> Entry:
+        """The row as a later process needs it that goes on under the same budget."""
+
+        def worst() -> Decimal | None:
+            if call.sized is exchange and call.worst is not None:
+                return call.worst
+            return self._prices.worst_case(self._origin.model, self._endpoint, exchange)
+
+        return costing_at_most(entry, worst)
 
     def _completed(
         self, call: _Call[Reply], ticket: Ticket, reservation: Reservation, started: float, completion: Completion

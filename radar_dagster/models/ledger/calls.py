@@ -69,11 +69,13 @@ def keys_from(connection: Connection, digits: str, most: int) -> list[str]:
 def add_up(connection: Connection, **equal: str | None) -> list[TallyRow]:
     """Sums over the rows in which the given columns have the given values (None: any)."""
     unpriced = case((CALLS.c.usd.is_(None), 1), else_=0)
+    at_most = func.sum(case((CALLS.c.usd.is_(None), CALLS.c.usd_at_most)))
     statement = select(
         *_GROUP,
         func.count().label("calls"),
         *(func.sum(column).cast(column.type).label(column.name) for column in _SUMMED),
         func.sum(unpriced).label("unpriced"),
+        at_most.cast(CALLS.c.usd_at_most.type).label("usd_at_most"),
     )
     conditions = [CALLS.c[name] == value for name, value in equal.items() if value is not None]
     rows = connection.execute(statement.where(*conditions).group_by(*_GROUP).order_by(*_GROUP))

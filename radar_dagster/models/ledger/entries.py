@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from decimal import Decimal
 from typing import Any, Literal
 
 Role = Literal["generate", "judge"]
@@ -48,8 +49,10 @@ class Entry:
     cached_input_tokens: int | None = None
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
-    #: What the attempt cost in US dollars; None where the price is unknown.
+    #: What the attempt cost in US dollars; None where nobody can tell.
     usd: float | None = None
+    #: What it cost at most, where `usd` is None and the price is known; a session that goes on counts it as spent.
+    usd_at_most: float | None = None
     latency_s: float | None = None
     #: The model's name and the reply's id as the endpoint tells them.
     served_model: str | None = None
@@ -93,7 +96,7 @@ class TallyRow:
 
     Tokens and dollars are sums over the attempts that tell them, None where none does. `unpriced` counts the attempts
     of which nobody knows what they cost, those that may have been billed without a reply included: with any of those,
-    `usd` is a lower bound.
+    `usd` is a lower bound, and `usd_at_most` what they add to it at most, as far as their prices are known.
     """
 
     role: str
@@ -108,6 +111,12 @@ class TallyRow:
     reasoning_tokens: int | None
     usd: float | None
     unpriced: int
+    usd_at_most: float | None = None
+
+    @property
+    def most_usd(self) -> Decimal:
+        """US dollars that the attempts came to at most, as far as prices are known."""
+        return sum((Decimal(str(amount)) for amount in (self.usd, self.usd_at_most) if amount), Decimal(0))
 
 
 ENTRY_FIELDS = tuple(field.name for field in fields(Entry))

@@ -26,12 +26,13 @@ from sqlalchemy import (
     inspect,
     select,
     text,
+    update,
 )
 
 from radar_dagster.errors import OperationalError
 
 #: Raise it when tables change, and add the way from the older ones to `prepare`.
-VERSION = 1
+VERSION = 2
 
 #: Serialises creation on PostgreSQL; any number that nobody else uses.
 _CREATION_LOCK = 0x7261646172
@@ -70,6 +71,7 @@ CALLS = Table(
     Column("cache_write_tokens", BigInteger),
     Column("reasoning_tokens", BigInteger),
     Column("usd", Double),
+    Column("usd_at_most", Double),
     Column("latency_s", Double),
     Column("served_model", Text),
     Column("provider_id", Text),
@@ -155,13 +157,22 @@ def prepare(connection: Connection) -> None:
     elif len(present) < len(METADATA.tables):
         raise OperationalError(f"it has tables of another program ({', '.join(present)}); choose an empty database")
     else:
-        _check_version(connection.scalar(select(META.c.value).where(META.c.name == _VERSION_NAME)))
+        _upgrade(connection, _version(connection.scalar(select(META.c.value).where(META.c.name == _VERSION_NAME))))
 
 
-def _check_version(found: str | None) -> None:
+def _upgrade(connection: Connection, found: int) -> None:
+    """Bring the tables of an older version up to date; rows stay as they are."""
+    if found < 2:
+        connection.execute(text("ALTER TABLE calls ADD COLUMN usd_at_most DOUBLE PRECISION"))
+    if found < VERSION:
+        connection.execute(update(META).where(META.c.name == _VERSION_NAME).values(value=str(VERSION)))
+
+
+def _version(found: str | None) -> int:
     if found is None or not found.isascii() or not found.isdigit():
         raise OperationalError("it has tables of another program; choose an empty database")
     if int(found) > VERSION:
         raise OperationalError(
             f"it was written by a newer radar (schema {found}, this one knows {VERSION}): upgrade radar-dagster"
         )
+    return int(found)

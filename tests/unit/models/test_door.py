@@ -12,9 +12,10 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from stub_server import AuditBrain, DefaultBrain, StubServer
+from stub_server import AuditBrain, DefaultBrain, Rule, Script, StubServer
 
 from radar_dagster.errors import BadInputError, OperationalError
+from radar_dagster.models import budget
 from radar_dagster.models.capabilities import Overrides
 from radar_dagster.models.door import Door
 from radar_dagster.models.endpoints import Endpoint
@@ -325,6 +326,22 @@ def test_the_doors_of_a_session_share_its_budget(house: House) -> None:
     )
     assert stopped.reply.state == "budget_stopped"
     assert house.seen() == 0
+
+
+def test_a_new_process_counts_what_lost_replies_of_its_session_may_have_cost(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.stub.settings.script = Script([Rule("reply_lost", share=0.6, attempts=None, redraw=True)], seed=3)
+    limit, spent = 0.05, 0.0
+    for _ in range(3):
+        monkeypatch.setattr(budget, "_shared", {})  # as a new process has it
+        door = house.door(budget_usd=limit, session="goes on")
+        assert float(door.budget.spent) >= spent
+        door.generate("writer", probe_requests(RUBRIC, 2))
+        billed = house.stub.log.tokens()
+        spent = (billed["prompt_tokens"] + 4 * billed["completion_tokens"]) / 1e6
+        assert spent <= float(door.budget.spent) <= limit
+    assert house.stub.log.faults["reply_lost"] > 3
 
 
 # What was sent is what the record says

@@ -609,43 +609,103 @@ acts = st.builds(
 scripts = st.lists(st.lists(acts, max_size=5), min_size=1, max_size=12)
 
 
+class Bill:
+    """What the provider bills at most: a cent a token of output, and all that a call may have where a reply is lost.
+
+    With `hidden`, replies of an odd number of tokens don't tell it, and may have been as long as allowed.
+    """
+
+    def __init__(self, hidden: bool = False) -> None:
+        self.usd = Decimal(0)
+        self._hidden = hidden
+
+    def run(
+        self,
+        server: Server,
+        asked: Sequence[Work[Generation]],
+        ledger: Ledger,
+        budget: Budget,
+        *,
+        origin: Origin = ORIGIN,
+        concurrency: int = 6,
+        listener: Any = None,
+    ) -> None:
+        bill = self
+
+        class Billing(PlayedClient):
+            async def send(self, exchange: Exchange) -> Completion:
+                most = exchange.max_tokens * Decimal("0.01")
+                try:
+                    completion = await super().send(exchange)
+                except CallFailed as error:
+                    bill.usd += most if error.may_be_billed else 0
+                    raise
+                tokens = completion.usage.output_tokens
+                assert tokens is not None
+                if bill._hidden and tokens % 2:
+                    bill.usd += most
+                    return replace(completion, usage=Usage())
+                bill.usd += tokens * Decimal("0.01")
+                return completion
+
+        run(
+            asked,
+            lambda: Billing(server),
+            endpoint=Endpoint(base_url="http://127.0.0.1:9/v1", max_attempts=3),
+            origin=origin,
+            ledger=ledger,
+            prices=PriceTable({"local/m": Price(input=Decimal(0), output=Decimal(10_000))}),
+            budget=budget,
+            from_entry=lambda entry: reply_of(entry, Generation),
+            pace=Pace(concurrency),
+            listener=listener,
+        )
+
+
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(script=scripts, limit=st.decimals(0, 12, places=2), concurrency=st.integers(1, 12))
 def test_whatever_happens_no_more_is_billed_than_the_budget_allows(
     shared_ledger: Ledger, quick_retries: None, script: list[list[Act]], limit: Decimal, concurrency: int
 ) -> None:
-    prices = PriceTable({"local/m": Price(input=Decimal(0), output=Decimal(10_000))})
-    billed = Decimal(0)
-
-    class Billing(PlayedClient):
-        async def send(self, exchange: Exchange) -> Completion:
-            nonlocal billed
-            try:
-                completion = await super().send(exchange)
-            except CallFailed as error:
-                if error.may_be_billed:  # the dearest that can have happened
-                    billed += exchange.max_tokens * Decimal("0.01")
-                raise
-            assert completion.usage.output_tokens is not None
-            billed += completion.usage.output_tokens * Decimal("0.01")
-            return completion
-
     budget = Budget(limit)
     server = Server({number: list(acts) for number, acts in enumerate(script)})
-    run(
-        works(len(script)),
-        lambda: Billing(server),
-        endpoint=Endpoint(base_url="http://127.0.0.1:9/v1", max_attempts=3),
-        origin=ORIGIN,
-        ledger=shared_ledger,
-        prices=prices,
-        budget=budget,
-        from_entry=lambda entry: reply_of(entry, Generation),
-        pace=Pace(concurrency),
-    )
-    assert billed <= limit
-    assert budget.spent == billed
+    bill = Bill()
+    bill.run(server, works(len(script)), shared_ledger, budget, concurrency=concurrency)
+    assert bill.usd <= limit
+    assert budget.spent == bill.usd
     assert budget.reserved == 0
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(lives=st.lists(scripts, min_size=2, max_size=4), limit=st.decimals(0, 8, places=2), hidden=st.booleans())
+def test_a_session_that_goes_on_in_new_processes_never_spends_more_than_its_budget(
+    shared_ledger: Ledger, quick_retries: None, lives: list[list[list[Act]]], limit: Decimal, hidden: bool
+) -> None:
+    bill = Bill(hidden)
+    asked = works(12)
+    origin = replace(ORIGIN, session=asked[0].key)
+    for script in lives:
+        # All that a new process has is the ledger.
+        budget = Budget(limit, sum((row.most_usd for row in shared_ledger.tally(session=origin.session)), Decimal(0)))
+        assert float(budget.spent) == pytest.approx(float(bill.usd))
+        server = Server({number: list(acts) for number, acts in enumerate(script)})
+        bill.run(server, asked, shared_ledger, budget, origin=origin)
+        assert bill.usd <= limit
+
+
+def test_a_call_that_was_given_up_counts_with_the_most_it_can_have_cost(ledger: Ledger) -> None:
+    server, bill, asked = Server({0: [Act(seconds=30)]}), Bill(), works(1)
+
+    def impatient(tally: Tally) -> None:
+        if tally.in_flight:
+            raise KeyboardInterrupt
+
+    for budget in (Budget(Decimal(5)), Budget(None)):
+        with pytest.raises(KeyboardInterrupt):
+            bill.run(server, asked, ledger, budget, listener=impatient)
+        row = ledger.history(asked[0].key)[-1]
+        assert (row.usd, row.usd_at_most, row.final) == (None, 1.0, False)
+        server.acts[0] = [Act(seconds=30)]
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import fields, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,7 @@ def test_every_field_of_a_row_comes_back(ledger: Ledger) -> None:
         cache_write_tokens=4,
         reasoning_tokens=5,
         usd=0.25,
+        usd_at_most=0.5,
         latency_s=1.5,
         served_model="m-2026",
         provider_id="id",
@@ -726,6 +728,20 @@ def test_the_ledger_of_a_newer_version_is_refused(place: str) -> None:
     execute(place, f"UPDATE meta SET value = '{VERSION + 1}'")
     with pytest.raises(OperationalError, match="newer radar .*upgrade radar-dagster"):
         Ledger(place)
+
+
+def test_a_ledger_of_the_first_version_is_taken_over_with_its_rows(place: str) -> None:
+    with Ledger(place) as ledger:
+        ledger.append([entry("old", usd=None)])
+    execute(place, "ALTER TABLE calls DROP COLUMN usd_at_most")
+    execute(place, "UPDATE meta SET value = '1'")
+    for _ in range(2):
+        with Ledger(place) as ledger:
+            ledger.append([entry("new", usd=None, usd_at_most=0.25)])
+            assert [entry.usd_at_most for entry in ledger.history("old")] == [None]
+    assert [tuple(found) for found in execute(place, "SELECT value FROM meta")] == [(str(VERSION),)]
+    with Ledger(place) as ledger:
+        assert sum(each.most_usd for each in ledger.tally()) == Decimal("0.5")
 
 
 def test_the_tables_of_another_program_are_refused_and_left_alone(place: str) -> None:
