@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from decimal import Context, Decimal, InvalidOperation, localcontext
@@ -146,6 +146,15 @@ class PriceTable:
             return None
         source = "radar.yaml" if self._override(name) is not None else f"genai-prices {_library_version()}"
         return Quote(rates.input.base, rates.output.base, source, rates.is_tiered)
+
+    def idle(self, names: Iterable[str]) -> list[str]:
+        """The overrides that hold for none of these models, in their order."""
+        spellings = {spelling for name in names for spelling in (name, _without_variant(name))}
+        return [
+            pattern
+            for pattern in self._overrides
+            if pattern not in spellings and not any(fnmatchcase(spelling, pattern) for spelling in spellings)
+        ]
 
     def _rates(self, name: str, endpoint: Endpoint, terms: _Terms, at: datetime) -> _Rates | None:
         override = self._override(name)

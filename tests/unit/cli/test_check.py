@@ -60,3 +60,54 @@ def test_a_radar_yaml_that_can_not_be_read_is_bad_input(here: Path) -> None:
     (here / "radar.yaml").write_text("verifiers: [gpt]\n")
     with pytest.raises(BadInputError, match=r"radar\.yaml"):
         check.run(as_json=False)
+
+
+HOSTED = """\
+benchmarks: [helpsteer2]
+models:
+  writer: there/writer@low
+  judge: {model: there/judge, mode: live}
+  free: local/judge
+  claude: anthropic/claude-haiku-4-5
+generators: [writer]
+verifiers: [judge, free, claude]
+endpoints:
+  there: {base_url: "http://127.0.0.1:9", api_key_env: THERE_KEY}
+  local: {base_url: "http://127.0.0.1:9"}
+prices:
+  there/writer: {input: 1, output: 1}
+  there/j*: {input: 1, output: 1}
+  there/jugde: {input: 1, output: 1}
+  offline/*: {input: 1, output: 1}
+"""
+
+
+def test_keys_that_are_not_set_and_prices_of_nothing_are_warnings_and_no_faults(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "radar.yaml").write_text(HOSTED)
+    monkeypatch.delenv("THERE_KEY", raising=False)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "not a key")
+    assert check.run(as_json=True) == 0
+    captured = capsys.readouterr()
+    document = json.loads(captured.out)
+    assert document["errors"] == []
+    assert document["warnings"] == [
+        "endpoint there: no key; set the environment variable THERE_KEY: needed by writer (there/writer@low), "
+        "judge (there/judge)",
+        "endpoint anthropic: the environment variable ANTHROPIC_API_KEY holds no key, but other text: needed by "
+        "claude (anthropic/claude-haiku-4-5)",
+        "prices: 'there/jugde' is the price of no model here",
+        "prices: 'offline/*' is the price of no model here",
+    ]
+    assert captured.err.count("warning: ") == 4
+    assert check.run(as_json=False) == 0
+    assert "All of it can be used" not in capsys.readouterr().out
+
+    monkeypatch.setenv("THERE_KEY", "sk-there-0123456789")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-0123456789")
+    assert check.run(as_json=False) == 0
+    captured = capsys.readouterr()
+    assert "All of it can be used." in captured.out
+    assert captured.err.count("warning: ") == 2
+    assert "0123456789" not in captured.out + captured.err
