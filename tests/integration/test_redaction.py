@@ -41,6 +41,7 @@ def spellings(secret: str) -> dict[str, bytes]:
     """A secret as it may stand in a file."""
     found = {name: secret.encode(name) for name in ("utf-8", "utf-16-le", "utf-16-be")}
     found["address"] = quote(secret, safe="").encode()
+    found["percents"] = "".join(f"%{byte:02x}" for byte in secret.encode()).encode()
     for shift in range(3):  # inside a longer text, base64 falls into one of three steps; the ends depend on neighbours
         found[f"base64 {shift}"] = base64.b64encode(b"\0" * shift + secret.encode())[
             4 : (len(secret) + shift) // 3 * 4 - 4
@@ -58,7 +59,12 @@ def holders(secret: str, *places: Path | str) -> list[str]:
         )
         assert contents
         for name, content in contents.items():
-            found += [f"{how} in {name[:200]}" for how, spelt in spellings(secret).items() if spelt in content]
+            small = content.lower()
+            found += [
+                f"{how} in {name[:200]}"
+                for how, spelt in spellings(secret).items()
+                if spelt in content or (not how.startswith("base64") and spelt.lower() in small)
+            ]
     return found
 
 
@@ -210,6 +216,29 @@ ANSWERS: Mapping[str, Answer] = {
         anthropic_reply(content=[], stop_reason="refusal", stop_details={"explanation": headers, "category": KEY}),
     ),
     "Anthropic's thoughts": lambda headers: (200, anthropic_reply(content=[{"type": "thinking", "thinking": headers}])),
+}
+
+
+#: How else a server may write what it was sent.
+_WAYS: Mapping[str, Callable[[str], str]] = {
+    "in small letters": str.lower,
+    "in capitals": str.upper,
+    "as an address": lambda text: "".join(f"%{byte:02x}" for byte in text.encode()),
+}
+
+
+def written(answer: Answer, way: Callable[[str], str]) -> Answer:
+    """An answer that repeats the headers in this way."""
+    return lambda headers: answer(way(headers))
+
+
+ANSWERS = {
+    **ANSWERS,
+    **{
+        f"{name} {how}": written(ANSWERS[name], way)
+        for name in ("401", "500 as a text", "OpenAI's text", "Anthropic's text")
+        for how, way in _WAYS.items()
+    },
 }
 
 

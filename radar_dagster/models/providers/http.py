@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any, NotRequired, TypedDict
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 from urllib.request import getproxies
 
 import httpx2
@@ -387,19 +387,20 @@ def redacted(text: str, keys: Iterable[str], longest: int = _LONGEST_MESSAGE) ->
 
 
 def _without_keys(text: str, keys: Iterable[str]) -> str:
-    """The text with every one of the keys replaced; without escapes where these hide one."""
+    """The text with every one of the keys replaced, in capitals or not; without escapes where these hide one."""
     spellings = spellings_of(keys)
     text = _replaced(text, spellings)
     plain = _unescaped(text)
-    hidden = any(len(secret) >= _SHORTEST_SECRET and secret in plain for secret in spellings)
+    hidden = tells(plain, [secret for secret in spellings if len(secret) >= _SHORTEST_SECRET])
     return _replaced(plain, spellings) if hidden else text
 
 
 def _replaced(text: str, spellings: Iterable[str]) -> str:
     for secret in spellings:
-        if secret in text:
-            # A short one is no secret and may be part of words.
-            text = text.replace(secret, "[redacted]") if len(secret) >= 8 else _whole(secret).sub("[redacted]", text)
+        if len(secret) < 8:  # a short one is no secret and may be part of words
+            text = _whole(secret).sub("[redacted]", text) if secret in text else text
+        elif secret.lower() in text.lower():
+            text = re.sub(re.escape(secret), "[redacted]", text, flags=re.IGNORECASE)
     return text
 
 
@@ -426,19 +427,27 @@ def is_secret(key: str) -> bool:
 
 
 def tells(text: str, spellings: Iterable[str]) -> bool:
-    """Whether a text holds one of the spellings, be it in the escapes of JSON that are read later."""
-    plain = _unescaped(text)
-    return any(spelling in text or spelling in plain for spelling in spellings)
+    """Whether a text holds one of the spellings, in capitals or not, be it in escapes that are read later."""
+    forms = {text.lower(), _unescaped(text).lower()}
+    return any(spelling.lower() in form for spelling in spellings for form in forms)
 
 
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+#: Escapes inside of escapes that are looked through: a JSON text in an address in a JSON text.
+_DEEPEST = 3
 
 
 def _unescaped(text: str) -> str:
-    r"""Without the escapes of JSON by which a key can be written: `\u0073` and `\/`."""
-    if "\\" not in text:
-        return text
-    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else found[2], text)
+    r"""Without the escapes by which a key can be written: `\u0073` and `\/` of JSON, `%73` of addresses."""
+    for _ in range(_DEEPEST):
+        before = text
+        if "\\" in text:
+            text = _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else found[2], text)
+        if "%" in text:
+            text = unquote(text)
+        if text == before:
+            break
+    return text
 
 
 def _whole(word: str) -> re.Pattern[str]:

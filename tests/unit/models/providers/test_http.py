@@ -5,10 +5,11 @@ import base64
 from collections.abc import AsyncIterator
 from email.utils import formatdate
 from itertools import pairwise
+from typing import Any
 
 import httpx2
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from radar_dagster.models.endpoints import Endpoint
@@ -23,6 +24,8 @@ from radar_dagster.models.providers.http import (
     lines_of,
     redacted,
     retry_after,
+    spellings_of,
+    tells,
 )
 from radar_dagster.models.providers.refusals import complaint_of
 from radar_dagster.models.replies import State
@@ -74,6 +77,35 @@ def test_a_key_in_base64_is_redacted_in_each_of_its_three_forms() -> None:
         shown = redacted(f"got {told}", [KEY])
         assert "[redacted]" in shown
         assert told[8:20] not in shown
+
+
+#: Ways in which a careless server may write a character of a key.
+_WAYS = (
+    str, str.lower, str.upper,
+    lambda char: f"%{ord(char):02x}", lambda char: f"%{ord(char):02X}", lambda char: f"%25{ord(char):02x}",
+    lambda char: f"\\u{ord(char):04x}", lambda char: f"%5Cu{ord(char):04X}",
+)  # fmt: skip
+
+
+@given(
+    st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="\\%"), min_size=14, max_size=40),
+    st.lists(st.sampled_from(_WAYS), min_size=40, max_size=40),
+    st.sampled_from(["", "you sent ", "Ü=", "%", "\\n"]),
+)
+def test_a_key_is_found_in_any_case_and_behind_any_escapes(key: str, ways: list[Any], before: str) -> None:
+    told = "".join(way(char) for way, char in zip(ways, key, strict=False))
+    assert tells(f"{before}{told} there", spellings_of([key]))
+    shown = redacted(f"{before}{told} there", [key])
+    assert key.lower() not in shown.lower()
+    assert told not in shown
+    assert "[redacted]" in shown
+
+
+@given(st.text(max_size=60))
+def test_a_text_without_the_key_tells_none_and_stays_as_it_is(text: str) -> None:
+    assume("sk-proj" not in text.lower())
+    assert not tells(text, spellings_of([KEY]))
+    assert redacted(text, [KEY]) == redacted(text, [])
 
 
 def test_an_exception_that_nobody_expects_may_be_billed_once_the_request_has_left() -> None:
