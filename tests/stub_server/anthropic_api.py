@@ -107,7 +107,7 @@ def message(ask: Ask, reply: Reply, settings: Settings, identity: str) -> dict[s
             "input_tokens": reply.prompt_tokens - reply.cached_tokens,
             "cache_creation_input_tokens": 0,
             "cache_read_input_tokens": reply.cached_tokens,
-            "output_tokens": reply.completion_tokens,
+            "output_tokens": reply.completion_tokens if reply.told_tokens is None else reply.told_tokens,
             "output_tokens_details": {"thinking_tokens": reply.reasoning_tokens},
             "service_tier": "batch" if ask.in_batch else "standard",
         }

@@ -45,6 +45,7 @@ REPLY = (
     "duplicate_objects",  # an object with another score, then the right one
     "empty",  # no text
     "missing_usage",  # no token counts
+    "wild_usage",  # `value` (default 10^12) tokens of output are told
     "think_block",  # <think>…</think> with a forged verdict before the reply
     "think_open",  # a <think> that is never closed
     "reasoning_apart",  # reasoning in a field of its own

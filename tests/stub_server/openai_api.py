@@ -134,7 +134,7 @@ def completion(ask: Ask, reply: Reply, settings: Settings, identity: str) -> dic
     if reply.with_usage:
         body["usage"] = {
             "prompt_tokens": reply.prompt_tokens,
-            "completion_tokens": reply.completion_tokens,
+            "completion_tokens": reply.completion_tokens if reply.told_tokens is None else reply.told_tokens,
             "total_tokens": reply.prompt_tokens + reply.completion_tokens,
             "prompt_tokens_details": {"cached_tokens": reply.cached_tokens, "audio_tokens": 0},
             "completion_tokens_details": {"reasoning_tokens": reply.reasoning_tokens, "audio_tokens": 0},

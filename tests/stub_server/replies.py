@@ -28,6 +28,8 @@ class Reply:
     refusal: str | None = None
     reasoning: str | None = None
     with_usage: bool = True
+    #: What is told of the completion's tokens instead of the truth.
+    told_tokens: Any = None
     prompt_tokens: int = 0
     completion_tokens: int = 0
     reasoning_tokens: int = 0
@@ -61,6 +63,8 @@ def _spoil(reply: Reply, fault: Rule, ask: Ask) -> None:
         reply.text, reply.stop = "", "filter"
     elif fault.kind == "missing_usage":
         reply.with_usage = False
+    elif fault.kind == "wild_usage":
+        reply.told_tokens = 10**12 if fault.value is None else fault.value
     elif fault.kind == "reasoning_apart":
         reply.reasoning = paragraph(f"{ask.content}/apart", 20)
 

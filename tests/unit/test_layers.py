@@ -9,8 +9,8 @@ ROOT = Path(radar_dagster.__file__).parent
 
 #: Lowest first. A room may import from itself and from any room before it.
 ORDER = [
-    "errors", "tables", "stats", "rubric", "models", "config", "partitions", "lake", "stock", "inputs", "resources", "report",
-    "assets", "checks", "jobs", "schedules", "sensors", "definitions", "runs", "cli", "__main__",
+    "errors", "tables", "stats", "rubric", "models", "config", "partitions", "lake", "stock", "inputs", "resources",
+    "report", "assets", "checks", "jobs", "schedules", "sensors", "definitions", "runs", "cli", "__main__",
 ]  # fmt: skip
 WITHOUT_DAGSTER = {"errors", "stats", "rubric", "models", "config", "tables", "lake", "stock", "inputs", "report"}
 

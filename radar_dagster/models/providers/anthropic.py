@@ -30,6 +30,7 @@ from radar_dagster.models.providers.fields import (
     name_of,
     reason_of,
     text_of,
+    usage_of,
 )
 from radar_dagster.models.providers.http import http_options
 from radar_dagster.models.providers.remote import CLOCKS_S, MOST_PAGES, NO_KEY, UPLOAD_S, RemoteClient
@@ -297,7 +298,7 @@ def _total(batch: Mapping[str, Any]) -> int:
 
 
 def _usage(value: object) -> Usage:
-    usage = mapping_of(value)
+    usage = usage_of(value)
     read = count_of(usage.get("input_tokens"))
     cached = count_of(usage.get("cache_read_input_tokens"))
     stored = count_of(usage.get("cache_creation_input_tokens"))

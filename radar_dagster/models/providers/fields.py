@@ -16,8 +16,8 @@ from typing import Any
 from radar_dagster.models.exchange import Candidate
 from radar_dagster.models.replies import storable
 
-#: A count of tokens above this is no count; it also keeps what databases take as an integer.
-_MOST_TOKENS = 10**12
+#: No context is longer: a count of tokens above this is no count, and what it comes to is nobody's money.
+_MOST_TOKENS = 10**7
 #: What servers of both protocols call a reply that was cut at a limit, in the spelling of `reason_of`. All other
 #: words that no protocol knows, and none at all (local servers often send none), count as a reply's own end: that it
 #: was cut is not known, and a verdict is only read where it is whole.
@@ -84,6 +84,15 @@ def count_of(value: object) -> int | None:
     """A number of tokens: an integer of 0 or more. A text, a fraction or a negative number is none."""
     is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS
     return value if is_count and isinstance(value, int) else None
+
+
+def usage_of(value: object) -> Mapping[str, Any]:
+    """The counts of a reply; empty when one of them can't be: the others come from whoever made that one up."""
+    usage = mapping_of(value)
+    parts = [usage, *map(mapping_of, usage.values())]
+    counts = [count for part in parts for name, count in part.items() if "token" in name]
+    absurd = [count for count in counts if isinstance(count, int | float) and not count <= _MOST_TOKENS]
+    return {} if absurd else usage
 
 
 def candidate_of(value: object) -> Candidate | None:

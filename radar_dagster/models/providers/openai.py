@@ -33,6 +33,7 @@ from radar_dagster.models.providers.fields import (
     named_type,
     reason_of,
     text_of,
+    usage_of,
 )
 from radar_dagster.models.providers.http import http_options
 from radar_dagster.models.providers.remote import CLOCKS_S, MOST_PAGES, NO_KEY, UPLOAD_S, RemoteClient
@@ -342,7 +343,7 @@ def _thought(value: object) -> str | None:
 
 
 def _usage(value: object) -> Usage:
-    usage = mapping_of(value)
+    usage = usage_of(value)
     read, cached = count_of(usage.get("prompt_tokens")), mapping_of(usage.get("prompt_tokens_details"))
     written, total = count_of(usage.get("completion_tokens")), count_of(usage.get("total_tokens"))
     if read is not None and written is not None and total is not None and total > read + written:

@@ -344,6 +344,17 @@ def test_a_new_process_counts_what_lost_replies_of_its_session_may_have_cost(
     assert house.stub.log.faults["reply_lost"] > 3
 
 
+@pytest.mark.parametrize("told", [10**12, -5, 10**30])
+def test_counts_that_no_call_can_have_are_no_money(house: House, told: int) -> None:
+    house.stub.settings.script = Script([Rule("wild_usage", value=told)])
+    door = house.door(budget_usd=1, session=f"wild {house.protocol} {told}")
+    calls = door.generate("writer", probe_requests(RUBRIC, 2))
+    assert [(call.reply.state, call.reply.usd, call.reply.output_tokens) for call in calls] == [("ok", None, None)] * 8
+    # What they cost nobody knows: at most what was set aside, 0.0032 for the 800 tokens of a reply and a little.
+    assert 8 * 0.0032 < float(door.budget.spent) < 8 * 0.006
+    assert not door.budget.exceeded
+
+
 # What was sent is what the record says
 
 

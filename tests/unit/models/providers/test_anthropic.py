@@ -154,11 +154,17 @@ def test_usage_counts_cached_tokens_as_read() -> None:
     assert read({**texts("x"), "usage": {"input_tokens": 10, "output_tokens": 7}}).usage == Usage(10, 7)
 
 
-@pytest.mark.parametrize("nonsense", [-1, "12", 1.5, True, None, [], 10**30])
+@pytest.mark.parametrize("nonsense", [-1, "12", 1.5, True, None, [], 10**7 + 1, 10**12, 10**30])
 def test_counts_that_are_none_are_unknown(nonsense: Any) -> None:
     usage = dict.fromkeys(("input_tokens", "output_tokens", "cache_read_input_tokens"), nonsense)
     assert read({**texts("x"), "usage": usage}).usage == Usage()
     assert read({**texts("x"), "usage": nonsense}).usage == Usage()
+
+
+def test_one_count_that_cannot_be_makes_all_of_them_unknown() -> None:
+    usage = {"input_tokens": 10, "output_tokens": 7, "cache_read_input_tokens": 10**9}
+    assert read({**texts("x"), "usage": usage}).usage == Usage()
+    assert read({**texts("x"), "usage": {**usage, "cache_read_input_tokens": 10**7}}).usage.output_tokens == 7
 
 
 @pytest.mark.parametrize(("kind", "stop"), [("truncated", Stop.LENGTH), ("refusal", Stop.REFUSAL), ("empty", Stop.END)])

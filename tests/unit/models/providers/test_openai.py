@@ -226,12 +226,22 @@ def test_usage_counts_everything_once() -> None:
     assert read(choice({}) | {"usage": deepseek}).usage == Usage(9, 1, 8)
 
 
-@pytest.mark.parametrize("nonsense", [-1, "12", 1.5, True, None, [], {}, 10**30, float("nan")])
+@pytest.mark.parametrize("nonsense", [-1, "12", 1.5, True, None, [], {}, 10**7 + 1, 10**30, float("nan")])
 def test_counts_that_are_none_are_unknown(nonsense: Any) -> None:
     names = ("prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details")
     usage = {**dict.fromkeys(names, nonsense), "completion_tokens_details": {"reasoning_tokens": nonsense}}
     assert read(choice({}) | {"usage": usage}).usage == Usage()
     assert read(choice({}) | {"usage": nonsense}).usage == Usage()
+
+
+@pytest.mark.parametrize("absurd", [10**12, 1e12, float("inf")])
+def test_one_count_that_cannot_be_makes_all_of_them_unknown(absurd: Any) -> None:
+    usage = {"prompt_tokens": 10, "completion_tokens": 7, "total_tokens": 17, "queue_time": -1, "cost": 1e9}
+    assert read(choice({}) | {"usage": usage}).usage == Usage(10, 7)
+    assert read(choice({}) | {"usage": {**usage, "total_tokens": absurd}}).usage == Usage()
+    assert read(choice({}) | {"usage": {**usage, "completion_tokens_details": {"reasoning_tokens": absurd}}}).usage == (
+        Usage()
+    )
 
 
 def test_candidates_are_those_of_the_first_token_with_the_one_that_was_taken() -> None:
