@@ -19,6 +19,7 @@ from radar_dagster.models.door import Door
 from radar_dagster.models.exchange import CallFailed
 from radar_dagster.models.hosted import HostedModel
 from radar_dagster.models.naming import ModelSpec
+from radar_dagster.models.preflight import card_of, not_listed
 from radar_dagster.models.prices import Quote
 from radar_dagster.report.words import model_kind
 
@@ -60,11 +61,12 @@ async def _row(door: Door, alias: str, spec: ModelSpec) -> dict[str, Any]:
         if not isinstance(model, HostedModel):
             return {**row, "reachable": True}
         row |= _configured(model, door)
-        row |= _listed(row["capabilities"], await _card(model))
-        if row["listed"] is False:
-            row["error"] = f"{row['url']} answers, but does not list {model.wire_name}"
-        if row["listed"] is None:
-            output.note(f"{alias}: {row['url']} answers, but lists no models; if calls fail, check base_url")
+        card = await card_of(model)
+        row |= _listed(row["capabilities"], card)
+        if card.denied is not None:
+            row["error"] = card.denied
+        elif not card.listed:
+            output.note(f"{alias}: {not_listed(model, card)}")
     except RadarError as error:
         row["error"] = str(error)
     except CallFailed as error:
@@ -102,15 +104,6 @@ def _listed(known: Mapping[str, bool], card: ModelCard) -> dict[str, Any]:
     }
 
 
-async def _card(model: HostedModel) -> ModelCard:
-    model.endpoint.api_key(model.endpoint_name)
-    client = model.client()
-    try:
-        return await client.describe()
-    finally:
-        await client.close()
-
-
 def _show(rows: Sequence[Mapping[str, Any]]) -> None:
     output.print_table(
         ("alias", "model", "reachable", "takes", "USD per million in / out", "retires"),
@@ -124,7 +117,9 @@ def _show(rows: Sequence[Mapping[str, Any]]) -> None:
 def _reach(row: Mapping[str, Any]) -> str:
     if row["kind"] != "hosted":
         return f"here ({row['kind']})" if row["reachable"] else "no"
-    return "no" if not row["reachable"] or row["listed"] is False else "yes" if row["listed"] else "answers"
+    if row["error"] or not row["reachable"]:
+        return "no"
+    return "yes" if row["listed"] else "not listed"
 
 
 def _takes(row: Mapping[str, Any]) -> str | None:

@@ -371,7 +371,7 @@ def test_models_that_cannot_be_used_are_told_with_what_is_wrong(
     rows = models_of(child)
     for alias in ("oai-judge", "ant-judge"):
         assert (rows[alias]["reachable"], rows[alias]["listed"]) == (True, False)
-        assert rows[alias]["error"].endswith("answers, but does not list judge-1")
+        assert "the endpoint does not know the model judge-1" in rows[alias]["error"]
         assert f"Error: {alias}: {rows[alias]['error']}" in child.err
     assert rows["oai-writer"]["error"] is None
 
@@ -387,6 +387,24 @@ def test_models_that_cannot_be_used_are_told_with_what_is_wrong(
     for row in models_of(processes.radar(folder, "models", "--json")).values():
         assert row["reachable"] is False
         assert "no connection to" in row["error"]
+
+
+def test_models_tells_reachable_from_not_listed_and_from_not_reachable(
+    server: StubServer, tmp_path: Path, processes: Processes
+) -> None:
+    server.settings.models = ["writer-1"]
+    folder = write_workspace(tmp_path / "w", server.openai_url, server.anthropic_url)
+    shown = processes.radar(folder, "models")
+    reach = {line.split()[0]: line.split()[2] for line in shown.out.splitlines()[1:]}
+    assert (shown.code, reach) == (
+        4, {"oai-writer": "yes", "oai-judge": "no", "ant-writer": "yes", "ant-judge": "no"}
+    )  # fmt: skip
+    server.settings.models = None  # it answers to every name, and lists none
+    shown = processes.radar(folder, "models")
+    assert shown.code == 0, shown.err
+    assert shown.out.count("not listed") == 4
+    assert shown.err.count("note: ") == 4
+    assert "oai-judge: " in shown.err
 
 
 @pytest.mark.parametrize("pair", [("oai-writer", "ant-judge"), ("ant-writer", "oai-judge")])
