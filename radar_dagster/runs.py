@@ -26,6 +26,7 @@ from radar_dagster.definitions import build_definitions
 from radar_dagster.errors import OperationalError
 from radar_dagster.lake import Lake
 from radar_dagster.models.door import Door
+from radar_dagster.models.ledger import Spent
 from radar_dagster.models.replies import State
 from radar_dagster.partitions import BENCHMARK, GENERATOR, PAIR, Pair, multi_key
 from radar_dagster.resources.models import ModelsResource
@@ -124,6 +125,9 @@ class Runner:
         self._instance = instance
         self._listener = listener
         self._definitions = build_definitions(workspace)
+        #: What the last audit's budget holds for, and what that session had spent before.
+        self._budget_session = ""
+        self._spent_before = Spent()
 
     def start_checks(self) -> None:
         """Let Great Expectations be imported, in its own process, while the audit runs; `check_data` asks it later."""
@@ -171,11 +175,21 @@ class Runner:
             session = _recent(unfinished) or session
             unfinished.parent.mkdir(parents=True, exist_ok=True)
             unfinished.write_text(session, encoding="ascii")
+        self._budget_session, self._spent_before = session, self._spent_in(session) if fresh else Spent()
         models = ModelsResource.of(self.workspace, session=session, fresh=fresh)
         self._definitions = build_definitions(self.workspace, {"models": models})
         yield
         if fresh:
             unfinished.unlink(missing_ok=True)
+
+    def spent(self) -> tuple[Spent, Spent]:
+        """What the hosted calls of the last audit came to: in this process, and in all that its budget holds for."""
+        session = self._spent_in(self._budget_session)
+        return session - self._spent_before, session
+
+    def _spent_in(self, session: str) -> Spent:
+        with Door(self.workspace.door, session=session) as door:
+            return door.spent_in_session()
 
     def _write_probes(self, benchmark: str, generators: Sequence[str], *, fresh: bool) -> None:
         self.run_job(jobs.LOAD_RUBRICS, benchmark)

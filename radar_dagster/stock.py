@@ -6,7 +6,7 @@ Here: questions, which create nothing and call no model. Not here: running what 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
@@ -19,6 +19,9 @@ from radar_dagster.models.requests import JudgementRequest, Request
 from radar_dagster.models.stages import judgement_requests, probe_requests
 from radar_dagster.partitions import BENCHMARK, GENERATOR, PAIR, Pair
 from radar_dagster.rubric.model import Rubric
+
+if TYPE_CHECKING:
+    from radar_dagster.models.ledger import Spent
 
 
 class Held(NamedTuple):
@@ -77,6 +80,13 @@ class Stock:
             if hosted[pair.verifier] and not scored and not self.held_scores(pair).whole:
                 wanted.append(pair.verifier)
         return list(dict.fromkeys(wanted))
+
+    def spent(self, pairs: Sequence[Pair]) -> Spent:
+        """What the calls for probes and scores of these pairs came to, in every session that made some of them."""
+        probes: list[tuple[str, Sequence[Request]]] = [
+            (generator, self._requests) for generator in dict.fromkeys(pair.generator for pair in pairs)
+        ]
+        return self._door.spent_on([*probes, *((pair.verifier, self._judgements(pair.generator)) for pair in pairs)])
 
     def _judgements(self, generator: str) -> list[JudgementRequest]:
         """The requests for scores of those probes that the ledger holds."""

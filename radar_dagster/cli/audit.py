@@ -7,7 +7,8 @@ Here: what is run, shown and written. Not here: choosing workspace and models (`
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,16 @@ from radar_dagster.cli import findings as shown
 from radar_dagster.cli import output
 from radar_dagster.cli.errors import INCONCLUSIVE, worst
 from radar_dagster.cli.plan import hosted_part
+from radar_dagster.cli.spending import spending
 from radar_dagster.cli.workspace import AuditOptions, Selection, select
+from radar_dagster.errors import RadarError
 from radar_dagster.inputs.human import check_source, configured_source
 from radar_dagster.lake import Lake
 from radar_dagster.models.door import Door
 from radar_dagster.models.hosted import HostedModel
 from radar_dagster.models.naming import ModelSpec
 from radar_dagster.models.preflight import look_up
-from radar_dagster.models.stages import check_models, probe_requests
+from radar_dagster.models.stages import check_models, check_responders, probe_requests
 from radar_dagster.partitions import BENCHMARK, GENERATOR, PAIR, Pair
 from radar_dagster.report.data import REPORT_TABLES, ReportData
 from radar_dagster.report.words import meaning, model_kind
@@ -42,25 +45,25 @@ def run(options: AuditOptions, *, fresh: bool, baselines: bool, yes: bool, out: 
     if out is not None:
         output.check_folder(out)
     workspace = selection.workspace
-    _before_the_first_call(selection, fresh=fresh, yes=yes)
+    _before_the_first_call(selection, fresh=fresh, baselines=baselines, yes=yes)
     selection.save()
     for sentence in selection.notes:
         output.note(sentence)
 
     with exclusive(workspace, selection.benchmark, output.on_stderr), open_instance(workspace) as instance:
         runner = Runner(workspace, instance, output.on_stderr)
-        with output.results_only(), output.progress():
-            cells = runner.audit(
-                selection.benchmark, [Pair(*pair) for pair in selection.pairs], fresh=fresh, baselines=baselines
-            )
-        results = [_Result(selection, runner.lake, cell) for cell in cells]
-        if not as_json:
-            for result in results:
-                result.show()
-        with output.results_only():
-            failed = runner.check_data(cells)
-        for result in results if out is not None else ():
-            result.write((out or Path()) / (result.pair if len(results) > 1 else ""), failed)
+        with _accounted(selection, runner):
+            with output.results_only(), output.progress():
+                pairs = [Pair(*pair) for pair in selection.pairs]
+                cells = runner.audit(selection.benchmark, pairs, fresh=fresh, baselines=baselines)
+            results = [_Result(selection, runner.lake, cell) for cell in cells]
+            if not as_json:
+                for result in results:
+                    result.show()
+            with output.results_only():
+                failed = runner.check_data(cells)
+            for result in results if out is not None else ():
+                result.write((out or Path()) / (result.pair if len(results) > 1 else ""), failed)
     if as_json:
         output.print_json({**_together(results), **_about_all(selection, failed)})
     for check in failed:
@@ -71,13 +74,39 @@ def run(options: AuditOptions, *, fresh: bool, baselines: bool, yes: bool, out: 
     return worst([result.findings.exit_code for result in results] + [INCONCLUSIVE] * broken)
 
 
-def _before_the_first_call(selection: Selection, *, fresh: bool, yes: bool) -> None:
+@contextmanager
+def _accounted(selection: Selection, runner: Runner) -> Iterator[None]:
+    """However the audit ends, tell what its hosted models have cost; after Ctrl-C, also how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        output.on_stderr("What is done is kept: run the same command again to go on where this one was.")
+        raise
+    finally:
+        with suppress(RadarError):  # of what ended the audit, if anything did, its own error tells more
+            _tell_spending(selection, runner)
+
+
+def _tell_spending(selection: Selection, runner: Runner) -> None:
+    workspace, pairs = selection.workspace, [Pair(*pair) for pair in selection.pairs]
+    with Door(workspace.door) as door:
+        if any(isinstance(door.model(alias), HostedModel) for alias in chain(*pairs)):
+            in_all = Stock(workspace, selection.benchmark, selection.rubric, door).spent(pairs)
+            output.on_stderr(spending(*runner.spent(), in_all, workspace.budget_usd))
+
+
+def _before_the_first_call(selection: Selection, *, fresh: bool, baselines: bool, yes: bool) -> None:
     """Whatever can be known to go wrong goes wrong here, where nothing is paid yet; asks before money is spent."""
+    source = configured_source(selection.workspace, selection.benchmark)
+    if source is not None:
+        check_source(source, [criterion.id for criterion in selection.rubric.criteria])
     generators, verifiers = zip(*selection.pairs, strict=True)
     with Door(selection.workspace.door) as door:
         with output.results_only():
             check_models(selection.rubric, door, generators, verifiers)
-            to_call = _to_call(selection, door, fresh=fresh)
+            if baselines:
+                check_responders(selection.rubric, door, generators)
+            to_call = _to_call(selection, door, everything=fresh or baselines)
             for alias in to_call:
                 door.check_calls(alias)
         if not yes:
@@ -88,10 +117,10 @@ def _before_the_first_call(selection: Selection, *, fresh: bool, yes: bool) -> N
         output.note(sentence)
 
 
-def _to_call(selection: Selection, door: Door, *, fresh: bool) -> list[str]:
+def _to_call(selection: Selection, door: Door, *, everything: bool) -> list[str]:
     """The hosted models that will be called; none where stored tables and the ledger have all the answers."""
     pairs = [Pair(*pair) for pair in selection.pairs]
-    if fresh:
+    if everything:
         return [alias for alias in dict.fromkeys(chain(*pairs)) if isinstance(door.model(alias), HostedModel)]
     return Stock(selection.workspace, selection.benchmark, selection.rubric, door).to_call(pairs)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
@@ -24,7 +24,7 @@ from radar_dagster.models.budget import Budget, budget_of
 from radar_dagster.models.driver import Origin, run
 from radar_dagster.models.exchange import Exchange
 from radar_dagster.models.hosted import HostedModel, ScoreFrom
-from radar_dagster.models.naming import ModelSpec, is_rule_based
+from radar_dagster.models.naming import PROGRAMMATIC, ModelSpec, is_rule_based
 from radar_dagster.models.parsing import NO_CANDIDATES
 from radar_dagster.models.prices import PriceTable
 from radar_dagster.models.programmatic import call_each
@@ -37,7 +37,7 @@ from radar_dagster.models.settings import DoorSettings
 from radar_dagster.rubric.model import Rubric
 
 if TYPE_CHECKING:
-    from radar_dagster.models.ledger import Entry, Ledger, TallyRow
+    from radar_dagster.models.ledger import Entry, Ledger, Spent, TallyRow
 
 Role = type[Generator] | type[Verifier] | type[Responder]
 
@@ -227,6 +227,21 @@ class Door:
     def tally(self) -> list[TallyRow]:
         """What the calls of this run came to so far, by role, model and state."""
         return self.ledger.tally(run_id=self._run_id) if self._settings.ledger_url else []
+
+    def spent_in_session(self) -> Spent:
+        """What the hosted calls of the session came to so far."""
+        from radar_dagster.models.ledger import Spent
+
+        rows = self.ledger.tally(session=self._session) if self._has_ledger else []
+        return Spent.of(row for row in rows if row.endpoint not in PROGRAMMATIC)
+
+    def spent_on(self, calls: Iterable[tuple[str, Sequence[Request]]]) -> Spent:
+        """What every attempt at these requests came to, whoever made it; those to hosted models count, by alias."""
+        from radar_dagster.models.ledger import Spent
+
+        hosted = [(alias, requests) for alias, requests in calls if isinstance(self.model(alias), HostedModel)]
+        keys = {key for alias, requests in hosted for key in self.keys(alias, requests)}
+        return self.ledger.spent_on(sorted(keys)) if keys and self._has_ledger else Spent()
 
     @property
     def _only(self) -> str | None:

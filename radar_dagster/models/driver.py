@@ -213,6 +213,7 @@ class _Run(Background, Generic[Reply]):
         return [outcome for outcome in self._outcomes if outcome is not None]
 
     def _on_interrupt(self) -> None:
+        self._counts.waits_s = _INTERRUPT_GRACE_S
         self._stop(_INTERRUPT_GRACE_S)
 
     def _on_hurry(self) -> None:

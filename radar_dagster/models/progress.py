@@ -58,6 +58,8 @@ class Tally:
     #: No more calls start: the run was interrupted or can't go on.
     stopping: bool = False
     finished: bool = False
+    #: Seconds for which calls in flight are waited for after an interrupt; None where nobody interrupted.
+    waits_s: float | None = None
 
     @property
     def failed(self) -> int:
@@ -107,6 +109,7 @@ class Counts:
         self.in_flight = 0
         self.stopping = False
         self.finished = False
+        self.waits_s: float | None = None
         self._clock = clock
         self._started = clock()
         #: (seconds since the start, done) at the start and at the last tallies.
@@ -156,6 +159,7 @@ class Counts:
             paused_s=paused_s,
             stopping=self.stopping,
             finished=self.finished,
+            waits_s=self.waits_s,
         )
 
     def _rate(self, elapsed: float) -> float | None:
@@ -212,12 +216,13 @@ def _what_next(tally: Tally) -> list[str]:
 
 def _money(tally: Tally) -> str:
     if not tally.unpriced:
-        return _dollars(tally.usd)
+        return dollars(tally.usd)
     unknown = f"{tally.unpriced:,} calls of unknown price"
-    return f"{_dollars(tally.usd)} and {unknown}" if tally.usd else unknown
+    return f"{dollars(tally.usd)} and {unknown}" if tally.usd else unknown
 
 
-def _dollars(usd: Decimal) -> str:
+def dollars(usd: Decimal) -> str:
+    """`$12.34`, and with four decimals what is less than a dollar."""
     return f"${usd:,.2f}" if usd >= 1 or not usd else f"${usd:.4f}"
 
 
@@ -250,14 +255,35 @@ def log_lines(say: Callable[[str], None], every_s: float = LINE_EVERY_S) -> List
     return listen
 
 
+def farewell(say: Callable[[str], None]) -> Listener:
+    """A listener that says once of a run that it was interrupted, and which calls are waited for."""
+    said: set[int] = set()
+
+    def listen(tally: Tally) -> None:
+        if tally.waits_s is None or not tally.in_flight or tally.run in said:
+            return
+        said.add(tally.run)
+        calls = "1 call that is" if tally.in_flight == 1 else f"{tally.in_flight:,} calls that are"
+        say(
+            f"{tally.title}: interrupted; no more calls start. Waiting up to {tally.waits_s:g} s for {calls} in flight "
+            "and will be paid in any case; Ctrl-C again does not wait."
+        )
+
+    return listen
+
+
 @contextmanager
 def terminal_progress(console: Console) -> Iterator[None]:
     """Show every run of the process on a console meanwhile (of standard error, so that output can be piped).
 
     On a terminal: one live line per run under way, and a last line that stays. Elsewhere: a plain line now and then.
     """
+
+    def say(text: str) -> None:
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
     if not console.is_terminal:
-        with watching(log_lines(lambda text: console.print(text, highlight=False, markup=False, soft_wrap=True))):
+        with watching(log_lines(say)), watching(farewell(say)):
             yield
         return
     from rich.live import Live
@@ -270,11 +296,11 @@ def terminal_progress(console: Console) -> Iterator[None]:
     def listen(tally: Tally) -> None:
         if tally.finished:
             under_way.pop(tally.run, None)
-            console.print(line(tally), highlight=False, markup=False, soft_wrap=True)
+            say(line(tally))
         else:
             under_way[tally.run] = tally
         lines = [Text(line(one), no_wrap=True, overflow="ellipsis") for one in [*under_way.values()]]
         live.update(Text("\n").join(lines), refresh=True)
 
-    with live, watching(listen):
+    with live, watching(farewell(say)), watching(listen):
         yield

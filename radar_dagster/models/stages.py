@@ -217,3 +217,9 @@ def check_models(rubric: Rubric, door: Door, generators: Sequence[str], verifier
         door.check(generator, Generator, rubric)
     for verifier in verifiers:
         door.check(verifier, Verifier, rubric)
+
+
+def check_responders(rubric: Rubric, door: Door, generators: Sequence[str]) -> None:
+    """Raise BadInputError when a generator can't answer the bare tasks, as passive baselines need; makes no call."""
+    for generator in generators:
+        door.check(generator, Responder, rubric)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import os
 import pty
+import re
 import select
+import signal
 import socket
 import time
 from collections import Counter
@@ -362,3 +364,54 @@ def test_what_a_lost_reply_may_have_cost_counts_against_the_budget(
         assert "budget_stopped" in set(probes["state"])
         assert judgement_requests(workspace.rubric("letters"), probes)
     assert cost(server) <= 0.03
+
+
+# What it has cost, and how to go on
+
+
+def spent(err: str) -> tuple[float, float, str]:
+    """Of the line at the end of an audit: dollars this time, dollars in all, and what is said of a budget."""
+    (line,) = [line for line in err.splitlines() if line.startswith("Spent: ")]
+    found = re.fullmatch(
+        r"Spent: \$([\d.]+)(?: and at most \S+ more \([^)]*\))? this time, "
+        r"\$([\d.]+)(?: and at most \S+ more \([^)]*\))? on this audit in all(.*)\.", line
+    )  # fmt: skip
+    assert found is not None, line
+    return float(found[1]), float(found[2]), found[3]
+
+
+@pytest.mark.slow
+def test_an_audit_ends_by_telling_what_was_spent_now_and_in_all_and_what_is_left(
+    server: StubServer, folder: Path, processes: Processes
+) -> None:
+    audit = ("audit", "letters", "--generator", "oai-writer", "--verifier", "ant-judge", "--json")
+    stopped = processes.radar(folder, *audit, "--budget", "0.08")
+    assert stopped.code == 4
+    now, in_all, left = spent(stopped.err)
+    assert now == in_all == pytest.approx(cost(server), abs=1e-4)
+    assert left == f"; ${0.08 - now:.4f} of the budget of $0.08 is left"
+    finished = processes.radar(folder, *audit)
+    now, in_all, left = spent(finished.err)
+    assert in_all == pytest.approx(cost(server), abs=1e-4)
+    assert 0 < now < in_all
+    assert left == ""
+    server.stop()
+    assert spent(processes.radar(folder, *audit).err)[:2] == (0.0, in_all)
+
+
+@pytest.mark.slow
+def test_ctrl_c_says_which_calls_are_waited_for_and_how_to_go_on(
+    server: StubServer, folder: Path, processes: Processes
+) -> None:
+    server.settings.latency = 2.0
+    audit = processes.start_radar(folder, "audit", "letters", "--generator", "oai-writer", "--verifier", "ant-judge")
+    server.wait_until(lambda log: log.in_flight >= 2)
+    audit.send(signal.SIGINT)
+    assert audit.wait() == 130
+    found = re.search(r"interrupted; no more calls start. Waiting up to 30 s for (\d+) calls? that", audit.err)
+    assert found is not None, audit.err
+    assert 2 <= int(found[1]) <= len(server.log.calls)
+    assert "run the same command again to go on where this one was" in audit.err
+    assert spent(audit.err)[0] == pytest.approx(cost(server), abs=1e-4)
+    assert len(rows_of(ledger_of(folder))) == len(server.log.calls) == server.log.ok
+    assert audit.err.strip().splitlines()[-1] == "Interrupted."

@@ -7,13 +7,13 @@ SQLite and PostgreSQL. `Ledger` and `Writer` bring SQLAlchemy with them, so they
 
 from typing import TYPE_CHECKING, Any
 
-from radar_dagster.models.ledger.entries import Batch, BatchItem, Entry, TallyRow, batch_claim
+from radar_dagster.models.ledger.entries import Batch, BatchItem, Entry, Spent, TallyRow, batch_claim
 
 if TYPE_CHECKING:
     from radar_dagster.models.ledger.ledger import Ledger
     from radar_dagster.models.ledger.writer import Writer
 
-__all__ = ["Batch", "BatchItem", "Entry", "Ledger", "TallyRow", "Writer", "batch_claim"]
+__all__ = ["Batch", "BatchItem", "Entry", "Ledger", "Spent", "TallyRow", "Writer", "batch_claim"]
 
 
 def __getattr__(name: str) -> Any:

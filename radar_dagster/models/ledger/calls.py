@@ -6,12 +6,13 @@ Here: the statements, each on a connection that somebody else has opened. Not he
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Dialect, Row, and_, case, func, insert, select
 
-from radar_dagster.models.ledger.entries import ENTRY_FIELDS, Entry, TallyRow, values
+from radar_dagster.models.ledger.entries import ENTRY_FIELDS, Entry, Spent, TallyRow, values
 from radar_dagster.models.ledger.schema import CALLS, chunks, prefer_indices
 from radar_dagster.models.replies import State
 
@@ -80,6 +81,23 @@ def add_up(connection: Connection, **equal: str | None) -> list[TallyRow]:
     conditions = [CALLS.c[name] == value for name, value in equal.items() if value is not None]
     rows = connection.execute(statement.where(*conditions).group_by(*_GROUP).order_by(*_GROUP))
     return [TallyRow(**dict[str, Any](row._mapping)) for row in rows]
+
+
+def spent_on(connection: Connection, keys: Iterable[str]) -> Spent:
+    """What every attempt at these calls came to."""
+    usd, at_most, unpriced = CALLS.c.usd, CALLS.c.usd_at_most, CALLS.c.usd.is_(None)
+    sums = select(
+        func.count(),
+        func.coalesce(func.sum(usd), 0.0),
+        func.coalesce(func.sum(case((unpriced, 1), else_=0)), 0),
+        func.coalesce(func.sum(case((unpriced, at_most))), 0.0),
+    )
+    prefer_indices(connection)
+    total = Spent()
+    for chunk in chunks(keys):
+        calls, known, unknown, most = connection.execute(sums.where(CALLS.c.key.in_(chunk))).one()
+        total += Spent(calls, Decimal(str(known)), int(unknown), Decimal(str(most)))
+    return total
 
 
 @cache

@@ -7,9 +7,10 @@ and writing them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 Role = Literal["generate", "judge"]
 Mode = Literal["live", "batch"]
@@ -117,6 +118,31 @@ class TallyRow:
     def most_usd(self) -> Decimal:
         """US dollars that the attempts came to at most, as far as prices are known."""
         return sum((Decimal(str(amount)) for amount in (self.usd, self.usd_at_most) if amount), Decimal(0))
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What attempts came to: US dollars of those that tell, and of the `unpriced` others, at most and where known."""
+
+    calls: int = 0
+    usd: Decimal = Decimal(0)
+    unpriced: int = 0
+    usd_at_most: Decimal = Decimal(0)
+
+    @classmethod
+    def of(cls, rows: Iterable[TallyRow]) -> Self:
+        """The sum of lines of a tally."""
+        total = cls()
+        for row in rows:
+            usd, most = (Decimal(str(amount or 0)) for amount in (row.usd, row.usd_at_most))
+            total += cls(row.calls, usd, row.unpriced, most)
+        return total
+
+    def __add__(self, other: Spent) -> Self:
+        return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in self.__slots__})
+
+    def __sub__(self, other: Spent) -> Self:
+        return replace(self, **{name: getattr(self, name) - getattr(other, name) for name in self.__slots__})
 
 
 ENTRY_FIELDS = tuple(field.name for field in fields(Entry))

@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 
 from radar_dagster.errors import OperationalError
 from radar_dagster.models.ledger import batches, calls, claims
-from radar_dagster.models.ledger.entries import Batch, Entry, Role, TallyRow, batch_claim
+from radar_dagster.models.ledger.entries import Batch, Entry, Role, Spent, TallyRow, batch_claim
 from radar_dagster.models.ledger.store import Store
 
 
@@ -109,6 +109,10 @@ class Ledger:
     ) -> list[TallyRow]:
         """Attempts, tokens and dollars by role, endpoint, model, mode and state, in that order."""
         return self._store.read(lambda connection: calls.add_up(connection, session=session, run_id=run_id, role=role))
+
+    def spent_on(self, keys: Iterable[str]) -> Spent:
+        """What every attempt at the calls of these keys came to, whoever made it."""
+        return self._store.read(lambda connection: calls.spent_on(connection, keys))
 
     # Claims
 

@@ -29,7 +29,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from radar_dagster.errors import BadInputError, OperationalError
-from radar_dagster.models.ledger import Batch, BatchItem, Entry, Ledger, Writer, batch_claim
+from radar_dagster.models.ledger import Batch, BatchItem, Entry, Ledger, Spent, Writer, batch_claim
 from radar_dagster.models.ledger.claims import SILENCE_S
 from radar_dagster.models.ledger.schema import VERSION
 from radar_dagster.models.ledger.store import Store
@@ -137,6 +137,14 @@ def test_every_field_of_a_row_comes_back(ledger: Ledger) -> None:
     ledger.append([full])
     assert ledger.history("k") == [full]
     assert ledger.answers(["k"]) == {"k": without_request(full)}
+
+
+def test_what_calls_came_to_is_the_sum_of_all_their_attempts(ledger: Ledger) -> None:
+    lost = entry("a", usd=None, usd_at_most=0.5)
+    ledger.append([entry("a", usd=0.25), lost, entry("b", usd=None), entry("c", usd=1)])
+    assert ledger.spent_on(["a", "b", "a", "nobody"]) == Spent(3, Decimal("0.25"), 2, Decimal("0.5"))
+    assert ledger.spent_on([]) == Spent()
+    assert Spent.of(ledger.tally()) == ledger.spent_on("abc") == Spent(4, Decimal("1.25"), 2, Decimal("0.5"))
 
 
 def test_what_is_unknown_stays_unknown(ledger: Ledger) -> None:

@@ -134,6 +134,18 @@ def test_on_a_terminal_a_line_lives_and_the_last_one_stays() -> None:
     assert "\x1b[" in text  # what is drawn again is erased first
 
 
+@pytest.mark.parametrize("terminal", [False, True])
+def test_an_interrupt_is_told_once_with_the_calls_that_are_waited_for(terminal: bool) -> None:
+    out = io.StringIO()
+    with terminal_progress(Console(file=out, force_terminal=terminal, width=300, color_system=None)):
+        tell(tally(in_flight=4), None)
+        for in_flight in (3, 2, 0):
+            tell(tally(in_flight=in_flight, stopping=True, waits_s=30.0), None)
+        tell(tally(stopping=True, in_flight=5, run=2), None)  # it ends because of an error
+    assert out.getvalue().count("interrupted") == 1
+    assert "judge local/m: interrupted; no more calls start. Waiting up to 30 s for 3 calls that are" in out.getvalue()
+
+
 def test_what_is_piped_goes_where_it_went(capsys: pytest.CaptureFixture[str]) -> None:
     with terminal_progress(Console(file=io.StringIO(), force_terminal=True)):
         print("a result")
