@@ -8,11 +8,14 @@ import pytest
 from radar_dagster.config import ScheduleSection, Workspace
 from radar_dagster.definitions import build_definitions
 from radar_dagster.errors import BadInputError
-from radar_dagster.tables import BASELINE_TABLES, COUPLING_TABLES, SCHEMAS
+from radar_dagster.tables import BASELINE_TABLES, COUPLING_TABLES, GRID_TABLES, SCHEMAS, VALIDATION_TABLES
+
+#: Checks that tell and block nothing: an audit without people to compare with is an audit.
+TOLD = {"human_pairs_match", "enough_pairs_to_compare", "every_cell_is_in_the_grid"}
 
 #: What follows by itself, since it costs nothing.
 ANALYSIS = {*COUPLING_TABLES, "audit_report"}
-FREE = {*ANALYSIS, *BASELINE_TABLES}
+FREE = {*ANALYSIS, *BASELINE_TABLES, *VALIDATION_TABLES, *GRID_TABLES}
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +53,10 @@ def test_every_check_knows_its_partitions_and_gates_are_blocking(repository: dg.
     checks = {key.name: repository.asset_graph.get(key) for key in repository.asset_graph.asset_check_keys}
     assert set(checks) == {
         "rubric_is_valid", "probes_expectations", "ok_share_gate", "scores_expectations", "self_effect_gate",
-        "coupling_is_sound", "passive_responses_expectations", "passive_scores_expectations",
+        "coupling_is_sound", "passive_responses_expectations", "passive_scores_expectations", *TOLD,
     }  # fmt: skip
-    assert all(check.blocking and check.partitions_def is not None for check in checks.values())
+    assert all(check.partitions_def is not None for check in checks.values())
+    assert {name for name, check in checks.items() if not check.blocking} == TOLD
 
 
 def test_schedules_and_sensors_are_off_until_somebody_switches_them_on(repository: dg.RepositoryDefinition) -> None:
@@ -98,7 +102,9 @@ def test_changed_settings_change_the_code_version_of_what_uses_them_alone() -> N
 
     base = versions()
     gate = versions(coupling={"gate": 0.3})
-    assert {asset for asset in base if base[asset] != gate[asset]} == ANALYSIS
+    assert {asset for asset in base if base[asset] != gate[asset]} == {*ANALYSIS, "probe_budget"}
+    seed = versions(coupling={"seed": 1})
+    assert {asset for asset in base if base[asset] != seed[asset]} == {*ANALYSIS, *VALIDATION_TABLES}
     probes = versions(probes=5)
     assert {asset for asset in base if base[asset] != probes[asset]} == {"probes", "audit_report"}
     passive = versions(passive_responses=5)

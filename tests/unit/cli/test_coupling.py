@@ -43,7 +43,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tup
     def call(frame: pd.DataFrame, as_json: bool = True, **options: Any) -> tuple[int, Any, str]:
         frame.to_csv(tmp_path / "scores.csv", index=False)
         given = options.pop("given", {})
-        chosen = {"scale": "0:4", "policy_file": None, "out": None, **options}
+        chosen = {"scale": "0:4", "policy_file": None, "human": None, "raters": "all", "out": None, **options}
         code = coupling.run(tmp_path / "scores.csv", given=given, as_json=as_json, **chosen)
         captured = capsys.readouterr()
         return code, json.loads(captured.out) if as_json else captured.out, captured.err
