@@ -25,9 +25,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as pds
+import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
-from pyarrow.fs import FSSpecHandler, PyFileSystem
 
 from radar_dagster.errors import BadInputError
 from radar_dagster.tables import MAY_BE_EMPTY, SCHEMAS
@@ -143,7 +143,10 @@ class Lake:
         for asset in SCHEMAS:
             paths = self._files(asset)
             if paths:
-                connection.register(asset, self._dataset(asset, paths))
+                dataset = self._dataset(asset, paths)
+                # A scan within a query waits for ever now and then when its files are read by Python code, as fsspec's
+                # are: DuckDB holds the interpreter's lock meanwhile. What is not local is therefore read beforehand.
+                connection.register(asset, dataset if self._local else dataset.to_table())
                 made.append(asset)
         connection.execute("SET enable_external_access = false; SET lock_configuration = true")
         return made
@@ -160,7 +163,7 @@ class Lake:
             paths,
             schema=pa.schema([*SCHEMAS[asset], *dims]),
             format=pds.ParquetFileFormat(),
-            filesystem=PyFileSystem(FSSpecHandler(self._fs)),
+            filesystem=pa_fs.LocalFileSystem() if self._local else pa_fs.PyFileSystem(pa_fs.FSSpecHandler(self._fs)),
             partitions=conditions,
         )
 

@@ -94,7 +94,7 @@ def grid_assets(workspace: Workspace, partitions: Partitions) -> list[dg.AssetsD
 def read_cells(lake: Lake, benchmark: str, rubric: Rubric) -> tuple[pd.DataFrame, pd.DataFrame]:
     """criterion_pairs and RADAR's validation of every cell that was judged with this version of the rubric.
 
-    Each row has its `pair`. BadInputError when there is no such cell.
+    Each row has its `pair`; cells are sorted, their pairs in the rubric's order. BadInputError when there is no cell.
     """
     with duckdb.connect() as connection:
         there = lake.create_views(connection)
@@ -106,12 +106,13 @@ def read_cells(lake: Lake, benchmark: str, rubric: Rubric) -> tuple[pd.DataFrame
         )
         parameters = {"benchmark": benchmark, "version": rubric.version}
         pairs = connection.execute(
-            f"SELECT * FROM criterion_pairs WHERE benchmark = $benchmark AND {current} ORDER BY pair", parameters
+            f"SELECT * FROM criterion_pairs WHERE benchmark = $benchmark AND {current}", parameters
         ).df()
         if pairs.empty:
             raise BadInputError(
                 f"no cell of {benchmark} was audited with this version of the rubric ({rubric.version})"
             )
+        pairs = _in_order(pairs, rubric)
         if "validation" not in there:
             return pairs, pd.DataFrame(columns=["pair"])
         agreements = connection.execute(
@@ -119,6 +120,13 @@ def read_cells(lake: Lake, benchmark: str, rubric: Rubric) -> tuple[pd.DataFrame
             {**parameters, "method": RADAR},
         ).df()
     return pairs, agreements
+
+
+def _in_order(pairs: pd.DataFrame, rubric: Rubric) -> pd.DataFrame:
+    """A query's rows come in any order; equal cells must make equal tables."""
+    place = {criterion.id: position for position, criterion in enumerate(rubric.criteria)}
+    names = ["pair", "criterion_a", "criterion_b"]
+    return pairs.sort_values(names, key=lambda column: column if column.name == "pair" else column.map(place))
 
 
 def agreement_of_cells(workspace: Workspace, agreements: pd.DataFrame, audited: set[str]) -> pd.DataFrame:

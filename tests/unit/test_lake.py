@@ -166,6 +166,36 @@ def test_a_lake_may_be_any_file_system_that_fsspec_knows() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["local", "memory"])
+def test_a_query_that_joins_tables_always_ends(tmp_path: Path, kind: str) -> None:
+    """In a process of its own: a scan and the interpreter's lock that wait for each other can't be interrupted."""
+    url = str(tmp_path / "lake") if kind == "local" else "memory://joined/root"
+    script = textwrap.dedent(
+        f"""
+        import duckdb, pandas as pd
+        from radar_dagster.lake import Lake
+        from radar_dagster.tables import COUPLING_SUMMARY, SELF_EFFECTS
+        lake = Lake({url!r})
+        for number in range(6):
+            cell = dict(benchmark="b", pair=f"g~v{{number}}")
+            rows = [["metric", float(number), None, None, "x"]] * 500
+            lake.write("coupling_summary", pd.DataFrame(rows, columns=COUPLING_SUMMARY.names), **cell)
+            rows = [["a", 0.5, None, None, 1.0, True, None, 5]] * 500
+            lake.write("self_effects", pd.DataFrame(rows, columns=SELF_EFFECTS.names), **cell)
+        query = (
+            "SELECT count(*) FROM coupling_summary WHERE benchmark = 'b' AND pair IN (SELECT pair FROM self_effects "
+            "WHERE benchmark = 'b' GROUP BY pair HAVING min(criterion) = 'a')"
+        )
+        for _ in range(150):
+            with duckdb.connect() as connection:
+                lake.create_views(connection)
+                assert connection.execute(query).fetchone() == (3000,)
+        """
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+
+
+@pytest.mark.slow
 def test_a_writer_that_is_killed_leaves_the_previous_partition_whole(tmp_path: Path) -> None:
     """Kill a process that writes again and again, at ten moments: a reader always finds one of the written tables."""
     script = textwrap.dedent(

@@ -1,0 +1,186 @@
+"""Cells side by side: 2 generators × 3 verifiers offline, in process and as a backfill through a real `dagster dev`."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pandas as pd
+import pytest
+from dagster_server import Server, dagster_dev
+
+from radar_dagster import jobs
+from radar_dagster.assets.grid import read_cells
+from radar_dagster.config import Workspace, load_workspace
+from radar_dagster.definitions import build_definitions
+from radar_dagster.lake import Lake
+from radar_dagster.partitions import Pair, multi_key
+from radar_dagster.runs import Runner
+from radar_dagster.tables import COUPLING_TABLES, GRID_TABLES
+
+pytestmark = pytest.mark.slow
+
+RADAR_YAML = """\
+benchmarks: [summeval]
+audit: {probes: 2, tasks: 2}
+generators:
+  editor: offline/editor
+  second: {model: offline/editor, options: {seed: 1}}
+verifiers:
+  reader: offline/reader
+  strict: {model: offline/reader, options: {strictness: 2}}
+  lenient: {model: offline/reader, options: {strictness: 0.6}}
+"""
+CELL_TABLES = (*COUPLING_TABLES, "validation", "probe_budget")
+_PARENTS = """
+query($key: AssetKeyInput!) {
+  assetNodeOrError(assetKey: $key) { ... on AssetNode { dependencyKeys { path } } }
+}"""
+
+
+def workspace_in(folder: Path) -> Workspace:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "radar.yaml").write_text(RADAR_YAML)
+    return load_workspace(folder / "radar.yaml")
+
+
+def pairs_of(workspace: Workspace) -> list[Pair]:
+    return [Pair(*pair) for pair in workspace.pairs()]
+
+
+def rows_in_ledger(workspace: Workspace) -> int:
+    with sqlite3.connect(workspace.door.ledger) as ledger:
+        return int(ledger.execute("SELECT count(*) FROM calls").fetchone()[0])
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+    workspace = workspace_in(tmp_path_factory.mktemp("grid"))
+    with dg.DagsterInstance.ephemeral() as instance:
+        runner = Runner(workspace, instance)
+        cells = runner.audit("summeval", pairs_of(workspace))
+        assert [cell.stopped_by for cell in cells] == [()] * 6
+        yield runner
+
+
+def test_the_grid_holds_every_cell_and_the_means_of_their_tables(audited: Runner) -> None:
+    agreement = audited.lake.read("grid_agreement", benchmark="summeval").set_index(["generator", "verifier"])
+    assert len(agreement) == 6
+    cells = []
+    for pair in pairs_of(audited.workspace):
+        dims = {"benchmark": "summeval", "pair": pair.key}
+        row = audited.lake.read("validation", **dims).set_index("method").loc["radar"]
+        assert agreement.loc[tuple(pair), "pearson"] == row["pearson"]
+        assert agreement.loc[tuple(pair), "pairs_used"] == row["pairs_used"] == 6
+        cells.append(audited.lake.read("criterion_pairs", **dims))
+    grid = audited.lake.read("coupling_grid", benchmark="summeval")
+    by_pair = pd.concat(cells).groupby(["criterion_a", "criterion_b"], sort=False)
+    for name in ("leakage_ab", "leakage_ba", "sym", "asym"):
+        assert grid[name].tolist() == pytest.approx(by_pair[name].mean().tolist())
+        assert grid[f"{name}_sd"].tolist() == pytest.approx(by_pair[name].std().tolist())
+    assert set(grid["cells"]) == set(grid["cells_reliable"]) == {6}
+
+
+def test_statistics_probe_budget_and_grid_make_no_model_call(audited: Runner) -> None:
+    before = rows_in_ledger(audited.workspace)
+    assert before == 2 * 4 * 2 * 2 * 2 + 6 * 2 * 4 * 2 * 2 * 4  # 2 generators and 6 cells: T·n·2·N, and n times that
+    for pair in pairs_of(audited.workspace):
+        audited.run_job(jobs.ANALYSE, multi_key(benchmark="summeval", pair=pair.key))
+    audited.run_job(jobs.COMPARE_CELLS, "summeval")
+    assert rows_in_ledger(audited.workspace) == before
+    curve = audited.lake.read("probe_budget", benchmark="summeval", pair="editor~reader")
+    assert curve["probes"].tolist() == [1, 2]
+    assert set(curve["reference"]) == {"human"}
+
+
+def test_a_cell_of_another_rubric_and_one_that_is_missing_are_told_and_left_out(
+    audited: Runner, tmp_path: Path
+) -> None:
+    """The lake as it is after a rubric was edited and only some pairs were judged again."""
+    workspace = workspace_in(tmp_path)
+    rubric = workspace.rubric("summeval")
+    lake = Lake(workspace.store_url)
+    for pair in pairs_of(workspace)[:3]:
+        dims = {"benchmark": "summeval", "pair": pair.key}
+        scores = audited.lake.read("scores", **dims)
+        if pair.verifier == "strict":
+            scores["rubric_version"] = "0" * 16
+        lake.write("scores", scores, **dims)
+        for table in ("criterion_pairs", "validation"):
+            lake.write(table, audited.lake.read(table, **dims), **dims)
+    pairs, agreements = read_cells(lake, "summeval", rubric)
+    assert set(pairs["pair"]) == set(agreements["pair"]) == {"editor~reader", "editor~lenient"}
+    lake.write("rubric", audited.lake.read("rubric", benchmark="summeval"), benchmark="summeval")
+    with dg.DagsterInstance.ephemeral() as instance:
+        failed = Runner(workspace, instance).run_job(jobs.COMPARE_CELLS, "summeval")
+    assert [check.description for check in failed] == [
+        "not audited: editor~strict, second~reader, second~strict, second~lenient"
+    ]
+    table = lake.read("grid_agreement", benchmark="summeval").set_index(["generator", "verifier"])
+    assert table.loc[("editor", "strict"), "detail"] == "not_audited"
+    assert pd.isna(table.loc[("second", "reader"), "pearson"])
+    assert set(lake.read("coupling_grid", benchmark="summeval")["cells"]) == {2}
+
+
+def test_a_backfill_in_dagster_makes_the_same_grid_whose_lineage_leads_to_the_rubric(
+    audited: Runner, tmp_path: Path
+) -> None:
+    workspace = workspace_in(tmp_path / "workspace")
+    home = tmp_path / "home"
+    home.mkdir()
+    cells = [multi_key(benchmark="summeval", pair=pair.key) for pair in pairs_of(workspace)]
+    generators = [multi_key(benchmark="summeval", generator=name) for name in workspace.generators]
+    with dagster_dev(workspace.root, home) as server:
+        assert server.backfill(["rubric", "human_correlations"], ["summeval"]) == "COMPLETED_SUCCESS"
+        assert server.backfill(["probes"], generators) == "COMPLETED_SUCCESS"
+        assert server.backfill(["scores", *CELL_TABLES], cells) == "COMPLETED_SUCCESS"
+        assert server.backfill(list(GRID_TABLES), ["summeval"]) == "COMPLETED_SUCCESS"
+        above = ancestors(server, "coupling_grid")
+    assert {"criterion_pairs", "scores", "probes", "rubric", "rubric_file"} <= above
+    lake = Lake(workspace.store_url)
+    for table in GRID_TABLES:
+        path = Path(lake.path(table, {"benchmark": "summeval"}))
+        assert path.read_bytes() == Path(audited.lake.path(table, {"benchmark": "summeval"})).read_bytes(), table
+    for pair in pairs_of(workspace):
+        dims = {"benchmark": "summeval", "pair": pair.key}
+        for table in ("scores", *CELL_TABLES):
+            assert Path(lake.path(table, dims)).read_bytes() == Path(audited.lake.path(table, dims)).read_bytes(), table
+
+
+def ancestors(server: Server, asset: str) -> set[str]:
+    """Every asset that the lineage view shows upstream of this one."""
+    found: set[str] = set()
+    waiting = [asset]
+    while waiting:
+        node = server.query(_PARENTS, key={"path": [waiting.pop()]})["assetNodeOrError"]
+        new = {key["path"][0] for key in node["dependencyKeys"]} - found
+        found |= new
+        waiting += new
+    return found
+
+
+def test_baselines_are_compared_once_they_are_there_and_not_with_an_old_rubric(audited: Runner, tmp_path: Path) -> None:
+    workspace = workspace_in(tmp_path)
+    dims = {"benchmark": "summeval", "pair": "editor~reader"}
+    with dg.DagsterInstance.ephemeral() as instance:
+        runner = Runner(workspace, instance)
+        pair = Pair("editor", "reader")
+        runner.audit("summeval", [pair])
+        assert runner.lake.read("validation", **dims)["method"].tolist() == ["radar"]
+        runner.audit("summeval", [pair], baselines=True)
+        assert runner.lake.read("validation", **dims)["method"].tolist() == ["radar", "synthetic_correlation", "rrd"]
+        passive = runner.lake.read("passive_scores", **dims)
+        passive["rubric_version"] = "0" * 16
+        runner.lake.write("passive_scores", passive, **dims)
+        runner.audit("summeval", [pair])
+        assert runner.lake.read("validation", **dims)["method"].tolist() == ["radar"]
+
+
+def test_what_costs_nothing_follows_by_itself_without_waiting_for_baselines() -> None:
+    """The automation conditions, evaluated on an instance in which an audit has just been made."""
+    definitions = build_definitions(Workspace())
+    graph = definitions.resolve_asset_graph()
+    assert graph.get(dg.AssetKey("validation")).automation_condition is not None
+    assert dg.AssetKey("baselines") in graph.get(dg.AssetKey("validation")).parent_keys
