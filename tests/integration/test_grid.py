@@ -9,6 +9,7 @@ from pathlib import Path
 import dagster as dg
 import pandas as pd
 import pytest
+from dagster._core.definitions.asset_daemon_cursor import AssetDaemonCursor
 from dagster_server import Server, dagster_dev
 
 from radar_dagster import jobs
@@ -131,10 +132,9 @@ def test_a_backfill_in_dagster_makes_the_same_grid_whose_lineage_leads_to_the_ru
     home = tmp_path / "home"
     home.mkdir()
     cells = [multi_key(benchmark="summeval", pair=pair.key) for pair in pairs_of(workspace)]
-    generators = [multi_key(benchmark="summeval", generator=name) for name in workspace.generators]
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        Runner(workspace, instance).write_probes("summeval", workspace.generators)
     with dagster_dev(workspace.root, home) as server:
-        assert server.backfill(["rubric", "human_correlations"], ["summeval"]) == "COMPLETED_SUCCESS"
-        assert server.backfill(["probes"], generators) == "COMPLETED_SUCCESS"
         assert server.backfill(["scores", *CELL_TABLES], cells) == "COMPLETED_SUCCESS"
         assert server.backfill(list(GRID_TABLES), ["summeval"]) == "COMPLETED_SUCCESS"
         above = ancestors(server, "coupling_grid")
@@ -178,9 +178,29 @@ def test_baselines_are_compared_once_they_are_there_and_not_with_an_old_rubric(a
         assert runner.lake.read("validation", **dims)["method"].tolist() == ["radar"]
 
 
-def test_what_costs_nothing_follows_by_itself_without_waiting_for_baselines() -> None:
-    """The automation conditions, evaluated on an instance in which an audit has just been made."""
-    definitions = build_definitions(Workspace())
-    graph = definitions.resolve_asset_graph()
-    assert graph.get(dg.AssetKey("validation")).automation_condition is not None
-    assert dg.AssetKey("baselines") in graph.get(dg.AssetKey("validation")).parent_keys
+def test_what_is_free_follows_by_itself_where_there_is_a_cell_and_does_not_wait_for_baselines(tmp_path: Path) -> None:
+    workspace = workspace_in(tmp_path)
+    definitions = build_definitions(workspace)
+    cell = multi_key(benchmark="summeval", pair="editor~reader")
+    with dg.DagsterInstance.ephemeral() as instance:
+
+        def requested(cursor: AssetDaemonCursor | None) -> tuple[dict[str, set[str]], AssetDaemonCursor]:
+            tick = dg.evaluate_automation_conditions(definitions, instance, cursor=cursor)
+            wanted = {
+                asset: tick.get_requested_partitions(dg.AssetKey(asset)) for asset in ("validation", *GRID_TABLES)
+            }
+            return {asset: set(map(str, keys)) for asset, keys in wanted.items() if keys}, tick.cursor
+
+        runner = Runner(workspace, instance)
+        _, cursor = requested(None)
+        runner.run_job(jobs.LOAD_RUBRICS, "summeval")
+        wanted, cursor = requested(cursor)
+        assert wanted == {}  # without a cell there is nothing to compare and no grid
+        runner.audit("summeval", [Pair("editor", "reader")])
+        _, cursor = requested(cursor)
+        runner.run_job(jobs.LOAD_HUMAN, "summeval")
+        wanted, cursor = requested(cursor)
+        assert wanted == {"validation": {str(cell)}}  # five pairs were never audited, and nobody made baselines
+        runner.run_job(jobs.ANALYSE, cell)
+        wanted, cursor = requested(cursor)
+        assert wanted == {"coupling_grid": {"summeval"}, "grid_agreement": {"summeval"}}
