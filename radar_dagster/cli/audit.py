@@ -19,7 +19,7 @@ from radar_dagster.assets.report import PAGE, baselines_of, report_data
 from radar_dagster.cli import findings as shown
 from radar_dagster.cli import output
 from radar_dagster.cli.errors import INCONCLUSIVE, worst
-from radar_dagster.cli.plan import hosted_part
+from radar_dagster.cli.plan import held_calls, hosted_part
 from radar_dagster.cli.spending import spending
 from radar_dagster.cli.workspace import AuditOptions, Selection, select
 from radar_dagster.errors import RadarError
@@ -29,7 +29,7 @@ from radar_dagster.models.door import Door
 from radar_dagster.models.hosted import HostedModel
 from radar_dagster.models.naming import ModelSpec
 from radar_dagster.models.preflight import look_up
-from radar_dagster.models.stages import check_models, check_responders, probe_requests
+from radar_dagster.models.stages import check_models, check_responders
 from radar_dagster.partitions import BENCHMARK, GENERATOR, PAIR, Pair
 from radar_dagster.report.data import REPORT_TABLES, ReportData
 from radar_dagster.report.words import meaning, model_kind
@@ -132,13 +132,10 @@ def _ask_before_spending(selection: Selection, door: Door, *, fresh: bool) -> No
         return
     import typer
 
-    there = 0
-    if not fresh:
-        requests = probe_requests(selection.rubric, selection.workspace.audit.probes)
-        there = sum(door.answered(generator, requests) for generator in dict(selection.pairs))
+    there = 0 if fresh else sum(held_calls(selection, door).values())
     output.on_stderr(f"This audit makes {calls:,} calls to {', '.join(models)}, {output.about_usd(usd)} in all.")
     if there:
-        output.on_stderr(f"{there:,} probes are in the ledger already and cost nothing; so are their scores, if any.")
+        output.on_stderr(f"{there:,} of them are in the ledger already and cost nothing.")
     if selection.workspace.budget_usd is not None:
         output.on_stderr(f"It stops before it costs more than ${selection.workspace.budget_usd:g}.")
     with output.results_only():  # the prompt's last space would go to stdout

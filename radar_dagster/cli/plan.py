@@ -26,8 +26,10 @@ from radar_dagster.models.naming import ModelSpec
 from radar_dagster.models.providers import Generator, Verifier
 from radar_dagster.models.requests import GenerationRequest, JudgementRequest
 from radar_dagster.models.stages import probe_requests
+from radar_dagster.partitions import Pair
 from radar_dagster.rubric.model import Rubric
 from radar_dagster.stats.cost import StageCost, TokenUsage, annotation_cost, audit_cost, total_cost
+from radar_dagster.stock import Stock
 
 if TYPE_CHECKING:
     from radar_dagster.models.ledger.entries import Role
@@ -99,6 +101,7 @@ def run(options: AuditOptions, *, corpus: int | None, as_json: bool) -> int:
         "plan": [_row(line) for line in stages],
         "total": _row(total),
         "seconds": {line.cost.stage: line.seconds for line in (*stages, total)},
+        "in_ledger": _in_ledger(selection, [line.usd for line in lines], parts),
         "settings": _settings(selection, door, parts),
         "notes": [*selection.notes, *_notes(selection, door, parts, total)],
     }
@@ -117,6 +120,46 @@ def hosted_part(selection: Selection) -> tuple[int, Decimal | None, list[str]]:
         return 0, Decimal(0), []
     total = _summed([_line(selection, door, part) for part in parts], "total")
     return total.cost.calls, total.usd, list(dict.fromkeys(part.spec.model for part in parts))
+
+
+def held_calls(selection: Selection, door: Door) -> dict[tuple[Stage, str], int]:
+    """How many calls of each hosted model's part the ledger answers, by stage and alias or pair.
+
+    Probes of somebody's own function are not looked up, whose module would have to be imported for it; nor are their
+    scores.
+    """
+    stock = Stock(selection.workspace, selection.benchmark, selection.rubric, door)
+    held: dict[tuple[Stage, str], int] = {}
+    for pair in [Pair(*names) for names in selection.pairs]:
+        provider = door.spec(pair.generator).name.provider
+        if _hosted(selection, door, pair.generator) is not None:
+            held["generation", pair.generator] = stock.held_probes(pair.generator).answered
+        if _hosted(selection, door, pair.verifier) is not None and provider != "python":
+            held["verification", pair.key] = stock.held_scores(pair).answered
+    return held
+
+
+def _in_ledger(selection: Selection, prices: Sequence[Decimal | None], parts: Sequence[_Part]) -> dict[str, Any]:
+    """Calls to hosted models in all, those that the ledger answers, and what the others may cost."""
+    hosted = [part for part in parts if part.hosted is not None]
+    calls = audit_cost(len(selection.rubric.tasks), len(selection.rubric.criteria), selection.workspace.audit.probes)
+    each = {stage: cost.calls for stage, cost in zip(_STAGES, calls, strict=True)}
+    held: Mapping[tuple[Stage, str], int] = {}
+    if hosted and _ledger_file(selection) is not None:
+        with Door(selection.workspace.door) as door:
+            held = held_calls(selection, door)
+    left: list[Decimal | None] = []
+    names = [*dict.fromkeys(pair[0] for pair in selection.pairs), *(Pair(*pair).key for pair in selection.pairs)]
+    for part, name, usd in zip(parts, names, prices, strict=True):
+        if part.hosted is not None:
+            rest = each[part.stage] - held.get((part.stage, name), 0)
+            left.append(Decimal(0) if not rest else None if usd is None else usd * rest / each[part.stage])
+    known = [usd for usd in left if usd is not None]
+    return {
+        "calls": sum(each[part.stage] for part in hosted),
+        "answered": sum(held.values()),
+        "usd_left": float(sum(known, Decimal(0))) if len(known) == len(left) else None,
+    }
 
 
 def _annotation(rubric: Rubric, door: Door, judge: _Part, items: int) -> dict[str, Any]:
@@ -177,8 +220,8 @@ def _tokens_in_the_lake(selection: Selection) -> dict[tuple[Stage, str], _Usual]
 
 def _by_the_ledger(selection: Selection, stage: Stage, model: HostedModel, otherwise: _Usual) -> _Usual:
     """Medians of the calls that the ledger holds. A ledger on a server is not asked: a plan needs no network."""
-    path = (selection.workspace.door.ledger_url or "").removeprefix("sqlite:///")
-    if not path or "://" in path or not Path(path).expanduser().is_file():
+    path = _ledger_file(selection)
+    if path is None:
         return otherwise
     from radar_dagster.models.ledger.store import Store
     from radar_dagster.models.ledger.typical import typical_call
@@ -192,6 +235,12 @@ def _by_the_ledger(selection: Selection, stage: Stage, model: HostedModel, other
     if found.input_tokens is None or found.output_tokens is None:
         return _Usual(otherwise.input_tokens, otherwise.output_tokens, otherwise.measured, found.latency_s)
     return _Usual(round(found.input_tokens), round(found.output_tokens), True, found.latency_s)
+
+
+def _ledger_file(selection: Selection) -> str | None:
+    """The ledger's file; None where there is none yet, or where it is on a server."""
+    path = (selection.workspace.door.ledger_url or "").removeprefix("sqlite:///")
+    return path if path and "://" not in path and Path(path).expanduser().is_file() else None
 
 
 # What it comes to.
@@ -381,6 +430,11 @@ def _show(selection: Selection, document: Mapping[str, Any]) -> None:
     total = document["total"]["input_tokens"] + document["total"]["output_tokens"]
     output.say()
     output.say(f"Total: {_million(total)} tokens.")
+    there = document["in_ledger"]
+    if there["answered"]:
+        rest = "at an unknown price" if there["usd_left"] is None else f"${_dollars(there['usd_left'])}"
+        calls = f"{there['answered']:,} of {there['calls']:,} calls to hosted models"
+        output.say(f"{calls} are in the ledger already and cost nothing; the others: {rest}.")
     if "annotation" in document:
         whole = document["annotation"]
         tokens = whole["input_tokens"] + whole["output_tokens"]

@@ -407,6 +407,32 @@ def test_models_tells_reachable_from_not_listed_and_from_not_reachable(
     assert "oai-judge: " in shown.err
 
 
+def test_a_plan_tells_what_the_ledger_holds_already_and_what_the_others_cost(
+    server: StubServer, tmp_path: Path, processes: Processes
+) -> None:
+    folder = write_workspace(tmp_path / "w", server.openai_url, server.anthropic_url, audit={"probes": 1})
+    plan = ("plan", "letters", "--generator", "oai-writer", "--verifier", "ant-judge", "--verifier", "oai-judge")
+
+    def told(*more: str) -> tuple[int, int, float, float]:
+        document = processes.radar(folder, *plan, *more, "--json").document
+        there = document["in_ledger"]
+        return there["calls"], there["answered"], there["usd_left"], document["total"]["usd"]
+
+    calls, answered, left, total = told()
+    assert (calls, answered) == (12 + 2 * 36, 0)
+    assert left == pytest.approx(total)
+    assert not ledger_of(folder).exists()
+    assert processes.start_stages(folder, "oai-writer", "ant-judge").wait() == 0
+    calls, answered, left, total = told()
+    assert (calls, answered) == (84, 12 + 36)
+    judge = processes.radar(folder, *plan[:4], "--verifier", "oai-judge", "--json").document["plan"][1]
+    assert left == pytest.approx(judge["usd"])  # only the other judge is left
+    assert told("--probes", "2")[:2] == (168, 12 + 36)
+    shown = processes.radar(folder, *plan).out
+    assert "48 of 84 calls to hosted models are in the ledger already and cost nothing; the others: $" in shown
+    assert len(server.log.calls) == 48
+
+
 @pytest.mark.parametrize("pair", [("oai-writer", "ant-judge"), ("ant-writer", "oai-judge")])
 def test_a_call_is_shown_attempt_by_attempt(
     server: StubServer, tmp_path: Path, processes: Processes, pair: tuple[str, str]
