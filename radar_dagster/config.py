@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ from radar_dagster.models.naming import PROGRAMMATIC, ModelSpec
 from radar_dagster.models.prices import Price
 from radar_dagster.models.settings import LEDGER_VARIABLE, DoorSettings
 from radar_dagster.rubric.loading import (
+    Location,
     benchmark_path,
     load_rubric,
     load_yaml_mapping,
@@ -304,10 +306,19 @@ def load_workspace(path: Path) -> Workspace:
     document = load_yaml_mapping(path)
     if "root" in document:  # a field of the model, but never the file's to set
         raise BadInputError(f"{path}: root: unknown key: paths are relative to the file's own folder")
-    workspace = validate_document(Workspace, document, path)
+    workspace = validate_document(Workspace, document, path, lambda place: _as_written(document, place))
     # The implicit workspace lies inside .radar itself; paths in it are relative to the folder that holds .radar.
     root = path.resolve().parent
     return workspace.model_copy(update={"root": root.parent if root.name == IMPLICIT_FOLDER else root})
+
+
+def _as_written(document: Mapping[str, Any], place: Location) -> Location:
+    """Where a place of `models` stands in the file: perhaps under the role for which the model is defined."""
+    head, alias = place[:1], place[1:2]
+    if head != ("models",) or not alias:
+        return place
+    holders = [name for name in ("models", "generators", "verifiers") if isinstance(document.get(name), dict)]
+    return next(((name, *place[1:]) for name in holders if alias[0] in document[name]), place)
 
 
 def find_workspace_file(start: Path) -> Path | None:

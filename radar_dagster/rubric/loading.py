@@ -7,10 +7,11 @@ valid (`model.py`), and other tools' formats, which get an importer module each 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -21,6 +22,9 @@ from radar_dagster.rubric.strict_yaml import StrictYamlError, YamlMapping, line_
 #: PyYAML reads a fifth of a megabyte a second in the worst case.
 MAX_BYTES = 5_000_000
 _FAULTS_SHOWN = 20
+
+#: A place in a document: keys and indices, from its root.
+Location = tuple[int | str, ...]
 
 
 def shipped_benchmarks() -> tuple[str, ...]:
@@ -79,16 +83,22 @@ def load_yaml_mapping(path: Path) -> YamlMapping:
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-def validate_document(model: type[_Model], document: dict[str, Any], path: Path) -> _Model:
+def validate_document(
+    model: type[_Model], document: dict[str, Any], path: Path, written: Callable[[Location], Location] | None = None
+) -> _Model:
     """Validate a document read from `path`; every fault becomes one line `file:line: place: expectation`.
 
-    A document that is no `YamlMapping` has no lines, so its faults name the file and the place only.
+    A document that is no `YamlMapping` has no lines, so its faults name the file and the place only. `written` tells
+    where a place of the model stands in the document, for those that the model moves before it validates them.
     """
     try:
         return model.model_validate(document)
     except ValidationError as error:
         faults = _leaves(error.errors(include_url=False))
-        messages = [_message(path, document, fault) + _known_keys(model, fault) for fault in faults[:_FAULTS_SHOWN]]
+        messages = []
+        for fault in faults[:_FAULTS_SHOWN]:
+            told = {**fault, "loc": written(fault["loc"])} if written else fault
+            messages.append(_message(path, document, told) + _known_keys(model, fault))
         if len(faults) > _FAULTS_SHOWN:
             messages.append(f"{path}: … and {len(faults) - _FAULTS_SHOWN:,} more")
         raise BadInputError("\n".join(messages)) from None
@@ -109,16 +119,38 @@ def _known_keys(model: type[BaseModel], fault: Any) -> str:
     """For an unknown key, those that its mapping may have, as far as they can be told from the model; else nothing."""
     if fault["type"] != "extra_forbidden":
         return ""
-    inner: Any = model
+    place: Any = model
     for step in fault["loc"][:-1]:
-        if isinstance(step, int):
-            continue
-        found = inner.model_fields.get(step)
-        models = [] if found is None else [kind for kind in _inside(found.annotation) if _is_model(kind)]
-        if len(models) != 1:
-            return ""
-        inner = models[0]
-    return f"; known are {', '.join(inner.model_fields)}"
+        if not isinstance(step, int):
+            place = _within(place, step)
+    inner = _model_in(place)
+    if inner is None:
+        return ""
+    # What is left out when a model is written is not the file's to set either.
+    return f"; known are {', '.join(name for name, field in inner.model_fields.items() if not field.exclude)}"
+
+
+def _within(annotation: Any, step: str) -> Any:
+    """The annotation of what a mapping of this kind holds under a key; None where that can't be told."""
+    values = [get_args(part)[1] for part in _alternatives(annotation) if get_origin(part) is dict]
+    if values:
+        return values[0]
+    inner = _model_in(annotation)
+    field = None if inner is None else inner.model_fields.get(step)
+    return None if field is None else field.annotation
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The one model that an annotation speaks of, in lists or not; None where there are several, or none."""
+    models = {kind for kind in _inside(annotation) if _is_model(kind)}
+    return models.pop() if len(models) == 1 else None
+
+
+def _alternatives(annotation: Any) -> Iterator[Any]:
+    """An annotation, and the parts of a union."""
+    yield annotation
+    if get_origin(annotation) in (Union, UnionType):
+        yield from get_args(annotation)
 
 
 def _inside(annotation: Any) -> Iterator[Any]:

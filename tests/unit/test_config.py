@@ -64,6 +64,29 @@ def test_the_folder_of_a_workspace_is_not_the_files_to_set(tmp_path: Path) -> No
         load_workspace(write(tmp_path, "root: elsewhere\n"))
 
 
+ENDPOINT_KEYS = "; known are protocol, base_url, api_key_env, "
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("nonsense: 1\n", "nonsense: unknown key; known are store, benchmarks, "),
+        ("audit:\n  probs: 3\n", "audit.probs: unknown key; known are probes, tasks, "),
+        ("endpoints:\n  mine: {url: x}\n", f"endpoints.mine.url: unknown key{ENDPOINT_KEYS}"),
+        ("endpoints:\n  protocol: {url: x}\n", f"endpoints.protocol.url: unknown key{ENDPOINT_KEYS}"),
+        ("endpoints:\n  mine: {capabilities: {a*: {json: true}}}\n", "json: unknown key; known are temperature, "),
+        ("prices:\n  a/b: {input: 1, output: 1, cache: 1}\n", "cache: unknown key; known are input, output, "),
+        ("models:\n  m: {model: offline/reader, option: {}}\n", "option: unknown key; known are model, "),
+        ("verifiers:\n  m: {model: offline/reader, option: {}}\n", ":2: verifiers.m.option: unknown key; known are "),
+    ],
+)
+def test_an_unknown_key_is_told_with_those_of_its_level(tmp_path: Path, text: str, expected: str) -> None:
+    with pytest.raises(BadInputError) as error:
+        load_workspace(write(tmp_path, text))
+    assert expected in str(error.value)
+    assert "root" not in str(error.value).partition("known are")[2]
+
+
 def test_an_alias_can_not_stand_for_two_models(tmp_path: Path) -> None:
     text = "models: {r: offline/planted}\ngenerators: {e: offline/editor}\nverifiers: {r: offline/reader}\n"
     with pytest.raises(BadInputError, match="verifiers and models give 'r' two different models"):
