@@ -95,7 +95,8 @@ class PriceTable:
     """Prices of the models of a workspace.
 
     `overrides` maps names or patterns (`local/*`) to prices: the exact name wins, then the first pattern that fits. A
-    model's variant (`openai/gpt-6-luna@low`) has the price of the model unless it is named itself.
+    model's variant (`openai/gpt-6-luna@low`) has the price of the model unless the variant is named itself, or a
+    pattern names it (`openai/*@low`).
     """
 
     def __init__(self, overrides: Mapping[str, Price] | None = None) -> None:
@@ -178,12 +179,17 @@ class PriceTable:
             yield listed.rates(terms, moment)
 
     def _override(self, name: str) -> Price | None:
-        names = (name, _without_variant(name))
-        for exact in names:
-            if exact in self._overrides:
-                return self._overrides[exact]
+        model = _without_variant(name)
+        if name in self._overrides:
+            return self._overrides[name]
+        if name != model:
+            for pattern, price in self._overrides.items():
+                if "@" in pattern and fnmatchcase(name, pattern):
+                    return price
+        if model in self._overrides:
+            return self._overrides[model]
         for pattern, price in self._overrides.items():
-            if any(fnmatchcase(candidate, pattern) for candidate in names):
+            if fnmatchcase(name, pattern) or fnmatchcase(model, pattern):
                 return price
         return None
 

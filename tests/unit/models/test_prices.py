@@ -148,6 +148,20 @@ def test_the_exact_name_wins_then_the_first_pattern_in_the_order_of_the_file() -
     assert table.describe("other/big-1", LOCAL) is None
 
 
+def test_a_pattern_that_names_a_variant_holds_for_it_whatever_the_models_price_is() -> None:
+    def flat(rate: int) -> Price:
+        return Price(input=Decimal(rate), output=Decimal(rate))
+
+    table = PriceTable(
+        {"local/*": flat(1), "local/m": flat(2), "local/*@high": flat(3), "local/m@max": flat(4), "local/m@m*": flat(5)}
+    )
+    names = ["m", "m@low", "m@high", "other", "other@low", "other@high", "m@max", "m@medium"]
+    quotes = [table.describe(f"local/{name}", LOCAL) for name in names]
+    assert [quote and quote.input for quote in quotes] == [2, 2, 3, 1, 1, 3, 4, 5]
+    assert table.idle(["local/m@high"]) == ["local/m@max", "local/m@m*"]
+    assert table.idle(["local/m"]) == ["local/*@high", "local/m@max", "local/m@m*"]
+
+
 def test_radar_yaml_wins_over_the_price_list() -> None:
     table = PriceTable({"openai/gpt-4o-mini": Price(input=Decimal(7), output=Decimal(9))})
     assert table.describe("openai/gpt-4o-mini", OPENAI) == Quote(Decimal(7), Decimal(9), "radar.yaml")
