@@ -28,6 +28,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from typing import Any, Generic, NamedTuple
 
 from radar_dagster.errors import BadInputError, OperationalError
@@ -36,7 +37,7 @@ from radar_dagster.models.batch_desk import Desk, Reading, Result
 from radar_dagster.models.batch_items import Call, Kept, Parcel, parcel_of, portions, size_of
 from radar_dagster.models.budget import Budget, Reservation
 from radar_dagster.models.capabilities import Capabilities
-from radar_dagster.models.chains import Chain, Origin, Reply, Step, Work, costing_at_most, cut_off_chain
+from radar_dagster.models.chains import Chain, Origin, Reply, Step, Work, costing_at_most, look_up
 from radar_dagster.models.clients import Client
 from radar_dagster.models.driver import Outcome
 from radar_dagster.models.endpoints import Endpoint
@@ -290,7 +291,7 @@ class _Run(Background, Generic[Reply]):
             return
         self._claimed |= await self._writer.claim(self._idle)
         held = await self._take_up(list(self._idle))
-        answers, chains = await asyncio.to_thread(self._look_up, list(self._idle))
+        answers, chains = await asyncio.to_thread(look_up, self._ledger, list(self._idle), self._session)
         for key, work in list(self._idle.items()):
             if key in answers:
                 del self._idle[key]
@@ -299,12 +300,6 @@ class _Run(Background, Generic[Reply]):
                 del self._idle[key]
                 self._ready.append(Call(self._chain(work, chains)))
         self._let_go(held)
-
-    def _look_up(self, keys: Collection[str]) -> tuple[dict[str, Entry], dict[str, list[Entry]]]:
-        """In the ledger, and not in the loop's thread: answers, and chains that were cut off."""
-        answers = self._ledger.answers(keys, session=self._session)
-        interrupted = self._ledger.interrupted([key for key in keys if key not in answers], session=self._session)
-        return answers, {key: cut_off_chain(self._ledger.history(key), self._session) for key in interrupted}
 
     def _chain(self, work: Work[Reply], chains: Mapping[str, list[Entry]]) -> Chain[Reply]:
         chain = Chain(work, self._origin, 1 + _AGAIN)
@@ -351,7 +346,8 @@ class _Run(Background, Generic[Reply]):
 
     async def _taken_up(self, batch: Batch) -> Parcel[Reply]:
         """A batch of the ledger with its calls: those that are ours leave the idle ones, unless they are answered."""
-        answers, chains = await asyncio.to_thread(self._look_up, [item.key for item in batch.items])
+        keys = [item.key for item in batch.items]
+        answers, chains = await asyncio.to_thread(look_up, self._ledger, keys, self._session)
         calls: dict[str, Call[Reply]] = {}
         for item in batch.items:
             ours = item.key in self._idle and item.key in self._claimed and item.key not in answers
@@ -551,13 +547,9 @@ class _Run(Background, Generic[Reply]):
 
     def _bounded(self, call: Call[Reply], exchange: Exchange, step: Step[Reply]) -> Step[Reply]:
         """The step with its row as a later process needs it that goes on under the same budget."""
-
-        def worst() -> Decimal | None:
-            if call.sized is exchange and call.worst is not None:
-                return call.worst
-            return self._prices.worst_case(self._origin.model, self._endpoint, exchange, batch=True)
-
-        return replace(step, entry=costing_at_most(step.entry, worst))
+        known = call.worst if call.sized is exchange else None
+        find_out = partial(self._prices.worst_case, self._origin.model, self._endpoint, exchange, batch=True)
+        return replace(step, entry=costing_at_most(step.entry, known, find_out))
 
     def _conclude(self, ended: _Ended[Reply]) -> None:
         self._counts.attempt(ended.usage, ended.usd)

@@ -22,11 +22,11 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 from pydantic_core import PydanticSerializationError, to_json
 
@@ -37,6 +37,9 @@ from radar_dagster.models.limits import LONGEST_PAUSE_S
 from radar_dagster.models.parsing import NO_CANDIDATES, problem_of
 from radar_dagster.models.records import parsed_of
 from radar_dagster.models.replies import Generation, Judgement, State, storable
+
+if TYPE_CHECKING:
+    from radar_dagster.models.ledger import Ledger
 
 Reply = TypeVar("Reply", bound=Generation | Judgement)
 
@@ -86,9 +89,14 @@ class Step(Generic[Reply]):
     delay: float = 0.0
 
 
-def costing_at_most(entry: Entry, worst: Callable[[], Decimal | None]) -> Entry:
-    """The row with what its attempt cost at most, if nobody can tell what it did. Rounded up: a budget relies on it."""
-    most = worst() if entry.usd is None else None
+def costing_at_most(entry: Entry, worst: Decimal | None, find_out: Callable[[], Decimal | None]) -> Entry:
+    """The row with what its attempt cost at most, if nobody can tell what it did. Rounded up: a budget relies on it.
+
+    `worst` is that sum where it is known (there is a budget); `find_out` tells it where it is not.
+    """
+    if entry.usd is not None:
+        return entry
+    most = find_out() if worst is None else worst
     if most is None:
         return entry
     amount = float(most)
@@ -109,6 +117,15 @@ def cut_off_chain(history: Sequence[Entry], session: str | None) -> list[Entry]:
         elif row.reply is not None:
             rows.append(row)
     return rows
+
+
+def look_up(
+    ledger: Ledger, keys: Collection[str], session: str | None
+) -> tuple[dict[str, Entry], dict[str, list[Entry]]]:
+    """What the ledger has of calls: answers, and chains that were cut off; with `session`, of that session alone."""
+    answers = ledger.answers(keys, session=session)
+    interrupted = ledger.interrupted([key for key in keys if key not in answers], session=session)
+    return answers, {key: cut_off_chain(ledger.history(key), session) for key in interrupted}
 
 
 class Chain(Generic[Reply]):

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from radar_dagster.errors import OperationalError
 from radar_dagster.models.background import Background, wait_for
 from radar_dagster.models.budget import Budget, Reservation
-from radar_dagster.models.chains import Chain, Origin, Reply, Step, Work, costing_at_most, cut_off_chain
+from radar_dagster.models.chains import Chain, Origin, Reply, Step, Work, costing_at_most, look_up
 from radar_dagster.models.clients import Client
 from radar_dagster.models.endpoints import Endpoint
 from radar_dagster.models.exchange import CallFailed, Completion, Exchange, Trouble, Usage
@@ -432,13 +432,9 @@ class _Run(Background, Generic[Reply]):
 
     def _bounded(self, call: _Call[Reply], exchange: Exchange, entry: Entry) -> Entry:
         """The row as a later process needs it that goes on under the same budget."""
-
-        def worst() -> Decimal | None:
-            if call.sized is exchange and call.worst is not None:
-                return call.worst
-            return self._prices.worst_case(self._origin.model, self._endpoint, exchange)
-
-        return costing_at_most(entry, worst)
+        known = call.worst if call.sized is exchange else None
+        find_out = partial(self._prices.worst_case, self._origin.model, self._endpoint, exchange)
+        return costing_at_most(entry, known, find_out)
 
     def _completed(
         self, call: _Call[Reply], ticket: Ticket, reservation: Reservation, started: float, completion: Completion
@@ -565,7 +561,8 @@ class _Run(Background, Generic[Reply]):
         keys = [work.key for work in works]
         mine = await self._writer.claim(keys)
         self._claimed |= mine
-        answers, chains = await asyncio.to_thread(self._look_up, keys)
+        session = self._origin.session if self._origin.fresh else None
+        answers, chains = await asyncio.to_thread(look_up, self._ledger, keys, session)
         for work in works:
             if work.key in answers:
                 entry = answers[work.key]
@@ -577,13 +574,6 @@ class _Run(Background, Generic[Reply]):
         self._writer.release(mine & answers.keys())
         self._claiming = False
         self._pump()
-
-    def _look_up(self, keys: list[str]) -> tuple[dict[str, Entry], dict[str, list[Entry]]]:
-        """In the ledger, and not in the loop's thread: answers, and chains that were cut off."""
-        session = self._origin.session if self._origin.fresh else None
-        answers = self._ledger.answers(keys, session=session)
-        interrupted = self._ledger.interrupted([key for key in keys if key not in answers], session=session)
-        return answers, {key: cut_off_chain(self._ledger.history(key), session) for key in interrupted}
 
     def _call(self, work: Work[Reply], rows: list[Entry]) -> _Call[Reply]:
         chain = Chain(work, self._origin, self._endpoint.max_attempts)
