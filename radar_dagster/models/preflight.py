@@ -35,6 +35,8 @@ def look_up(models: Iterable[HostedModel]) -> list[str]:
     asked = {(each.endpoint_name, each.name, each.wire_name): each for each in models if each.endpoint.look_up}
     if not asked:
         return []
+    for model in asked.values():
+        model.client()  # loads an SDK, which may take seconds: not on the time of a look-up
     findings = asyncio.run(_findings(list(asked.values())))
     errors = list(dict.fromkeys(error for error, _ in findings if error is not None))
     if errors:
