@@ -52,7 +52,7 @@ def run(options: AuditOptions, *, fresh: bool, baselines: bool, yes: bool, out: 
 
     with exclusive(workspace, selection.benchmark, output.on_stderr), open_instance(workspace) as instance:
         runner = Runner(workspace, instance, output.on_stderr)
-        with _accounted(selection, runner):
+        with _accounted(selection, runner, baselines=baselines):
             with output.results_only(), output.progress():
                 pairs = [Pair(*pair) for pair in selection.pairs]
                 cells = runner.audit(selection.benchmark, pairs, fresh=fresh, baselines=baselines)
@@ -75,7 +75,7 @@ def run(options: AuditOptions, *, fresh: bool, baselines: bool, yes: bool, out: 
 
 
 @contextmanager
-def _accounted(selection: Selection, runner: Runner) -> Iterator[None]:
+def _accounted(selection: Selection, runner: Runner, *, baselines: bool) -> Iterator[None]:
     """However the audit ends, tell what its hosted models have cost; after Ctrl-C, also how to go on."""
     try:
         yield
@@ -84,15 +84,15 @@ def _accounted(selection: Selection, runner: Runner) -> Iterator[None]:
         raise
     finally:
         with suppress(RadarError):  # of what ended the audit, if anything did, its own error tells more
-            _tell_spending(selection, runner)
+            _tell_spending(selection, runner, baselines=baselines)
 
 
-def _tell_spending(selection: Selection, runner: Runner) -> None:
+def _tell_spending(selection: Selection, runner: Runner, *, baselines: bool) -> None:
     workspace, pairs = selection.workspace, [Pair(*pair) for pair in selection.pairs]
     with Door(workspace.door) as door:
         if any(isinstance(door.model(alias), HostedModel) for alias in chain(*pairs)):
-            in_all = Stock(workspace, selection.benchmark, selection.rubric, door).spent(pairs)
-            output.on_stderr(spending(*runner.spent(), in_all, workspace.budget_usd))
+            stock = Stock(workspace, selection.benchmark, selection.rubric, door, baselines=baselines)
+            output.on_stderr(spending(*runner.spent(), stock.spent(pairs), workspace.budget_usd))
 
 
 def _before_the_first_call(selection: Selection, *, fresh: bool, baselines: bool, yes: bool) -> None:
@@ -106,33 +106,34 @@ def _before_the_first_call(selection: Selection, *, fresh: bool, baselines: bool
             check_models(selection.rubric, door, generators, verifiers)
             if baselines:
                 check_responders(selection.rubric, door, generators)
-            to_call = _to_call(selection, door, everything=fresh or baselines)
+            to_call = _to_call(selection, door, fresh=fresh, baselines=baselines)
             for alias in to_call:
                 door.check_calls(alias)
         if not yes:
-            _ask_before_spending(selection, door, fresh=fresh)
+            _ask_before_spending(selection, door, fresh=fresh, baselines=baselines)
         with output.results_only():
             found = look_up(model for model in map(door.model, to_call) if isinstance(model, HostedModel))
     for sentence in found:
         output.note(sentence)
 
 
-def _to_call(selection: Selection, door: Door, *, everything: bool) -> list[str]:
+def _to_call(selection: Selection, door: Door, *, fresh: bool, baselines: bool) -> list[str]:
     """The hosted models that will be called; none where stored tables and the ledger have all the answers."""
     pairs = [Pair(*pair) for pair in selection.pairs]
-    if everything:
+    if fresh:
         return [alias for alias in dict.fromkeys(chain(*pairs)) if isinstance(door.model(alias), HostedModel)]
-    return Stock(selection.workspace, selection.benchmark, selection.rubric, door).to_call(pairs)
+    workspace, rubric = selection.workspace, selection.rubric
+    return Stock(workspace, selection.benchmark, rubric, door, baselines=baselines).to_call(pairs)
 
 
-def _ask_before_spending(selection: Selection, door: Door, *, fresh: bool) -> None:
+def _ask_before_spending(selection: Selection, door: Door, *, fresh: bool, baselines: bool) -> None:
     """On a terminal, have the person agree to calls that cost money; typer.Abort when they don't."""
-    calls, usd, models = hosted_part(selection)
+    calls, usd, models = hosted_part(selection, baselines=baselines)
     if not models or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
     import typer
 
-    there = 0 if fresh else sum(held_calls(selection, door).values())
+    there = 0 if fresh else sum(held_calls(selection, door, baselines=baselines).values())
     output.on_stderr(f"This audit makes {calls:,} calls to {', '.join(models)}, {output.about_usd(usd)} in all.")
     if there:
         output.on_stderr(f"{there:,} of them are in the ledger already and cost nothing.")

@@ -25,7 +25,7 @@ from radar_dagster.models.hosted import HostedModel
 from radar_dagster.models.naming import ModelSpec
 from radar_dagster.models.providers import Generator, Verifier
 from radar_dagster.models.requests import GenerationRequest, JudgementRequest
-from radar_dagster.models.stages import probe_requests
+from radar_dagster.models.stages import passive_requests, probe_requests
 from radar_dagster.partitions import Pair
 from radar_dagster.rubric.model import Rubric
 from radar_dagster.stats.cost import StageCost, TokenUsage, annotation_cost, audit_cost, total_cost
@@ -112,28 +112,39 @@ def run(options: AuditOptions, *, corpus: int | None, as_json: bool) -> int:
     return PASSED
 
 
-def hosted_part(selection: Selection) -> tuple[int, Decimal | None, list[str]]:
-    """Calls to hosted models in an audit, what they may cost (None where a price is unknown), and the models."""
+def hosted_part(selection: Selection, *, baselines: bool = False) -> tuple[int, Decimal | None, list[str]]:
+    """Calls to hosted models in an audit, what they may cost (None where a price is unknown), and the models.
+
+    With `baselines`, those for passive responses and their scores are among them.
+    """
     door = Door(selection.workspace.door.model_copy(update={"ledger": None}))
     parts = [part for part in _parts(selection, door) if part.hosted is not None]
     if not parts:
         return 0, Decimal(0), []
-    total = _summed([_line(selection, door, part) for part in parts], "total")
-    return total.cost.calls, total.usd, list(dict.fromkeys(part.spec.model for part in parts))
+    responses = len(passive_requests(selection.rubric, selection.workspace.audit.passive_responses)) * baselines
+    more: Mapping[Stage, int] = {
+        "generation": responses,
+        "verification": responses * len(selection.rubric.criteria),
+    }
+    calls = [_line(selection, door, part).cost.calls + more[part.stage] for part in parts]
+    prices = [_usd(door, part, count, part.usual) for part, count in zip(parts, calls, strict=True)]
+    known = [usd for usd in prices if usd is not None]
+    usd = sum(known, Decimal(0)) if len(known) == len(prices) else None
+    return sum(calls), usd, list(dict.fromkeys(part.spec.model for part in parts))
 
 
-def held_calls(selection: Selection, door: Door) -> dict[tuple[Stage, str], int]:
+def held_calls(selection: Selection, door: Door, *, baselines: bool = False) -> dict[tuple[Stage, str], int]:
     """How many calls of each hosted model's part the ledger answers, by stage and alias or pair.
 
     Probes of somebody's own function are not looked up, whose module would have to be imported for it; nor are their
     scores.
     """
-    stock = Stock(selection.workspace, selection.benchmark, selection.rubric, door)
+    stock = Stock(selection.workspace, selection.benchmark, selection.rubric, door, baselines=baselines)
     held: dict[tuple[Stage, str], int] = {}
     for pair in [Pair(*names) for names in selection.pairs]:
         provider = door.spec(pair.generator).name.provider
         if _hosted(selection, door, pair.generator) is not None:
-            held["generation", pair.generator] = stock.held_probes(pair.generator).answered
+            held["generation", pair.generator] = stock.held_texts(pair.generator).answered
         if _hosted(selection, door, pair.verifier) is not None and provider != "python":
             held["verification", pair.key] = stock.held_scores(pair).answered
     return held

@@ -161,9 +161,11 @@ class Door:
         """How many of the requests the ledger answers; 0 where there is no ledger yet. Creates nothing."""
         if not self._has_ledger:
             return 0
-        return len(self.ledger.answers(self.keys(alias, requests), session=self._only))
+        keys = self.keys(alias, requests)
+        known = self.ledger.answers(keys, session=self._only)
+        return sum(key in known for key in keys)  # one row may answer several
 
-    def recalled(self, alias: str, requests: Sequence[GenerationRequest]) -> list[Generation | None]:
+    def recalled(self, alias: str, requests: Sequence[GenerationRequest | ResponseRequest]) -> list[Generation | None]:
         """The generations that the ledger answers, None where it does not. Makes no call and creates nothing."""
         if not self._has_ledger:
             return [None] * len(requests)

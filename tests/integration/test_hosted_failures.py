@@ -284,13 +284,16 @@ def terminal() -> Iterator[Terminal]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("baselines", [False, True])
 def test_on_a_terminal_an_audit_says_what_it_may_cost_and_a_no_is_no_verdict(
-    server: StubServer, folder: Path, processes: Processes, terminal: Terminal
+    server: StubServer, folder: Path, processes: Processes, terminal: Terminal, baselines: bool
 ) -> None:
-    pair = ("--generator", "oai-writer", "--verifier", "ant-judge")
+    pair = ("--generator", "oai-writer", "--verifier", "ant-judge", *["--baselines"] * baselines)
     audit = processes.start_radar(folder, "audit", "letters", *pair, "--budget", "2", terminal=terminal.path)
     said = terminal.read_until("Go on?")
-    assert "This audit makes 96 calls to oai/writer-1, ant/judge-1, about $" in said
+    # Two tasks, so many responses for each of two baselines, and each of them scored on three criteria.
+    more = 2 * 2 * load_workspace(folder / "radar.yaml").audit.passive_responses * (1 + 3) * baselines
+    assert f"This audit makes {96 + more} calls to oai/writer-1, ant/judge-1, about $" in said
     assert "It stops before it costs more than $2." in said
     terminal.type("n")
     terminal.read_until("Interrupted.")

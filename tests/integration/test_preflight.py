@@ -138,3 +138,21 @@ def test_what_the_ledger_answers_needs_neither_network_nor_key(
     without_tables = processes.radar(folder, "audit", "letters", *PAIR, env=keyless)
     assert (without_tables.code, without_tables.document["leakage"]) == (first.code, first.document["leakage"])
     assert len(rows_of(ledger_of(folder))) == 24
+
+
+def test_so_it_is_with_baselines(server: StubServer, tmp_path: Path, processes: Processes) -> None:
+    folder = workspace(server, tmp_path / "w")
+    assert processes.radar(folder, "audit", "letters", *PAIR).code in (0, 1, 3)
+    first = processes.radar(folder, "audit", "letters", *PAIR, "--baselines")
+    assert first.code in (0, 1, 3), first.err
+    made = len(server.log.calls)
+    assert made > 24
+    server.stop()
+    keyless = {name: value for name, value in environment().items() if name != KEY_VARIABLE}
+    again = processes.radar(folder, "audit", "letters", *PAIR, "--baselines", env=keyless)
+    assert (again.code, again.document["leakage"]) == (first.code, first.document["leakage"])
+    assert len(rows_of(ledger_of(folder))) == made
+    spent = [line for line in again.err.splitlines() if line.startswith("Spent: $0.00 this time, $")]
+    assert len(spent) == 1
+    shutil.rmtree(folder / ".radar")
+    assert "no key" in processes.radar(folder, "audit", "letters", *PAIR, "--baselines", env=keyless).err

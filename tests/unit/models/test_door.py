@@ -193,6 +193,13 @@ def test_bare_responses_are_calls_of_their_own_that_name_no_criterion_and_are_ma
     assert set(scores["state"]) == {"ok"}
 
 
+def test_requests_that_one_row_answers_are_all_answered(house: House) -> None:
+    request = JudgementRequest(task=RUBRIC.tasks[0], criterion=RUBRIC.criteria[0], response="A letter.")
+    house.door().judge("judge", [request])
+    assert house.seen() == 1
+    assert house.door().answered("judge", [request, request]) == 2
+
+
 def test_asking_what_is_known_makes_no_ledger(house: House) -> None:
     assert house.door().answered("writer", probe_requests(RUBRIC, 2)) == 0
     assert list(house.folder.iterdir()) == []
