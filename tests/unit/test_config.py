@@ -71,7 +71,7 @@ ENDPOINT_KEYS = "; known are protocol, base_url, api_key_env, "
     ("text", "expected"),
     [
         ("nonsense: 1\n", "nonsense: unknown key; known are store, benchmarks, "),
-        ("audit:\n  probs: 3\n", "audit.probs: unknown key; known are probes, tasks, "),
+        ("audit:\n  probs: 3\n", "audit.probs: unknown key; known are probes, "),
         ("endpoints:\n  mine: {url: x}\n", f"endpoints.mine.url: unknown key{ENDPOINT_KEYS}"),
         ("endpoints:\n  protocol: {url: x}\n", f"endpoints.protocol.url: unknown key{ENDPOINT_KEYS}"),
         ("endpoints:\n  mine: {capabilities: {a*: {json: true}}}\n", "json: unknown key; known are temperature, "),
