@@ -26,7 +26,7 @@ def average_over_cells(cells: Sequence[pd.DataFrame], thresholds: ReadingThresho
     `cells` are criterion_pairs tables of one rubric, in any order of rows; the first one's order is kept. A cell in
     which a pair is unreliable is left out of that pair's numbers. The standard deviation (ddof = 1) is null for one
     cell. `cells` counts the tables, `cells_reliable` those that enter; `same_reading` counts the cells that read the
-    pair as the means do. Columns as in COUPLING_GRID.
+    pair as the means do, its direction included. Columns as in COUPLING_GRID.
 
     ValueError when there is no cell, or when two of them have different pairs.
     """
@@ -54,7 +54,9 @@ def average_over_cells(cells: Sequence[pd.DataFrame], thresholds: ReadingThresho
     columns["reading"] = read.reading
     upstream = [{"a": one, "b": other}.get(side) for side, (one, other) in zip(read.upstream, pairs, strict=True)]
     columns["upstream"] = pd.Series(upstream, dtype=object)
-    columns["same_reading"] = (readings == read.reading).sum(axis=0)
+    ups = np.stack([cell["upstream"].astype(object).where(cell["upstream"].notna(), None) for cell in aligned])
+    same = (readings == read.reading) & (ups == np.array(upstream, dtype=object))
+    columns["same_reading"] = same.sum(axis=0)
     return pd.DataFrame(columns)
 
 

@@ -81,3 +81,12 @@ def test_the_order_of_rows_in_a_cell_does_not_matter_and_other_pairs_are_refused
         average_over_cells([cells[0], cells[1].iloc[:2]], THRESHOLDS)
     with pytest.raises(ValueError, match="at least one cell"):
         average_over_cells([], THRESHOLDS)
+
+
+def test_a_cell_in_which_the_other_criterion_leads_does_not_read_the_same() -> None:
+    there = cell(0, np.array([[1.0, 0.9, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
+    back = cell(1, np.array([[1.0, 0.0, 0.0], [0.9, 1.0, 0.0], [0.0, 0.0, 1.0]]))
+    assert there.loc[0, "reading"] == back.loc[0, "reading"] == "directional"
+    grid = average_over_cells([there, there, back], THRESHOLDS)
+    row = grid.iloc[0]
+    assert (row["reading"], row["upstream"], row["same_reading"]) == ("directional", there.loc[0, "criterion_a"], 2)
