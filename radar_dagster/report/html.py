@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from radar_dagster.report import page, provenance
+from radar_dagster.report import agreement, budget, page, provenance
 from radar_dagster.report.data import Pair, ReportData, sorted_pairs
 from radar_dagster.report.escape import visible
 from radar_dagster.report.evidence import (
@@ -117,6 +117,9 @@ def _context(data: ReportData) -> dict[str, Any]:
         "weight_axis": weight_axis,
         "weights": page.weight_rows(data, weight_axis),
         "summary": page.summary_rows(data),
+        "whitened": page.whitened_rows(data),
+        "people": agreement.people(data),
+        "budget": budget.budget(data),
         "task_effects": page.task_effects(data),
         "spread_axis": spread_axis,
         "spread": spread,

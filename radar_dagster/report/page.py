@@ -274,6 +274,39 @@ def weight_rows(data: ReportData, axis: Axis) -> list[WeightRow]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class WhitenedRow:
+    """A criterion's declared weight and the one that the whitening would give it."""
+
+    name: str
+    declared: str
+    whitened: str
+    note: str
+
+
+_WEIGHT_REASONS = {
+    "constant": "its scores were the same on every response",
+    "too_few": "too few responses have the scores that are needed",
+    "singular": "one criterion follows exactly from the others",
+    "negative_weight": "a weight would have been below 0, so none is given",
+}
+
+
+def whitened_rows(data: ReportData) -> list[WhitenedRow]:
+    """Declared and whitened weights in the rubric's order; empty where the baselines were not made."""
+    if "baseline_weights" not in data.tables:
+        return []
+    return [
+        WhitenedRow(
+            name=data.names[row["criterion"]],
+            declared=f"{row['declared']:.0%}",
+            whitened="–" if row["whitened"] is None else f"{row['whitened']:.0%}",
+            note=_WEIGHT_REASONS.get(row["reason"] or "", row["reason"] or ""),
+        )
+        for row in data.rows("baseline_weights")
+    ]
+
+
 #: metric -> (name on the page, what it says)
 _METRICS = {
     "effective_criteria": ("Effective criteria", "how many independent criteria the matrix amounts to"),

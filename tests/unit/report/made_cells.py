@@ -1,6 +1,7 @@
 """Made-up audit cells for the tests of the report: scores around a planted matrix, every table by the real code."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,9 +11,13 @@ from radar_dagster.models.naming import ModelSpec
 from radar_dagster.report.data import ReportData
 from radar_dagster.rubric.model import Criterion, Rubric, Task, content_hash
 from radar_dagster.stats.audit import analyse
+from radar_dagster.stats.cell import cube_from_scores
+from radar_dagster.stats.passive import PURPOSES, baseline_tables
 from radar_dagster.stats.planted import draw_cube, latent_means
+from radar_dagster.stats.probe_budget import probe_budget
+from radar_dagster.stats.validation import matrix_of, validation_table
 from radar_dagster.stats.verdict import decide, verdict_frame
-from radar_dagster.tables import COUPLING_TABLES, PROBES, SCORES
+from radar_dagster.tables import COUPLING_TABLES, HUMAN_CORRELATIONS, PROBES, SCORES
 
 #: A rubric with one pair of every kind: a–b counted twice, d rides on c, c pulls against a, e does not pass the gate.
 LEAKAGE = np.array(
@@ -72,12 +77,13 @@ def make_cell(
         failure_rate=failure_rate,
     )
     probe_rows, score_rows = [], []
+    version = rubric.version  # a hash of the whole rubric: once, not for every score
     for t, i, d, k in np.ndindex(cube.p.shape[:4]):
         direction = "+-"[d]
         probe = f"t{t}/{direction}{k + 1}/c{i}"
         shared = {"probe": probe, "task": f"t{t}", "target": f"c{i}", "direction": direction, "sample": k + 1}
         call = {
-            "parameters": "{}", "input_tokens": tokens, "output_tokens": tokens, "rubric_version": rubric.version,
+            "parameters": "{}", "input_tokens": tokens, "output_tokens": tokens, "rubric_version": version,
         }  # fmt: skip
         probe_rows.append(
             {
@@ -129,3 +135,73 @@ def make_report(
         settings=settings,
         tables={**tables, "probes": probes, "scores": scores},
     )
+
+
+#: What people say of the pairs of LEAKAGE; nobody rated Humour.
+PEOPLE = {
+    ("c0", "c1"): 0.8, ("c0", "c2"): 0.1, ("c0", "c3"): 0.3, ("c1", "c2"): 0.0, ("c1", "c3"): 0.2, ("c2", "c3"): 0.4,
+}  # fmt: skip
+
+
+def human_frame(
+    said: Mapping[tuple[str, str], float | None], *, source: str = "published", raters: str = "all", width: float = 0.0
+) -> pd.DataFrame:
+    """human_correlations with these r; with a `width`, as if from 50 items, intervals reach so far to both sides."""
+    rows = [
+        {
+            "criterion_a": a, "criterion_b": b, "pearson_r": r, "raters": raters, "source": source,
+            "ci_low": r - width if r is not None and width else None,
+            "ci_high": r + width if r is not None and width else None,
+            "spearman": r, "items": 50 if width else None, "reason": "too_few: 2 items" if r is None else None,
+        }
+        for (a, b), r in said.items()
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows, columns=HUMAN_CORRELATIONS.names)
+    numbers = ["pearson_r", "ci_low", "ci_high", "spearman"]
+    return frame.astype(dict.fromkeys(numbers, float)).astype({"items": "Int64"})
+
+
+def compared(
+    cell: ReportData,
+    said: Mapping[tuple[str, str], float | None] = PEOPLE,
+    *,
+    baselines: bool = True,
+    human: pd.DataFrame | None = None,
+) -> ReportData:
+    """The cell with people's correlations, and what the real code makes of them: agreement, probe budget, baselines."""
+    criteria = [criterion.id for criterion in cell.rubric.criteria]
+    theirs = human_frame(said) if human is None else human
+    reference = matrix_of(theirs, "pearson_r", criteria)
+    matrices = {"radar": matrix_of(cell.tables["criterion_pairs"], "sym", criteria)}
+    tables = {**cell.tables, "human_correlations": theirs}
+    if baselines:
+        pairs, weights = baseline_tables(passive_scores(criteria), criteria)
+        tables |= {"baselines": pairs, "baseline_weights": weights}
+        for method, rows in pairs.groupby("method", sort=False):
+            matrices[str(method)] = matrix_of(rows, "value", criteria)
+    tables["validation"] = validation_table(matrices, reference, np.random.default_rng(0))
+    cube = cube_from_scores(cell.tables["scores"], criteria, [task.id for task in cell.rubric.tasks])
+    tables["probe_budget"] = probe_budget(cube, cell.settings.coupling, reference)
+    return replace(cell, tables=tables)
+
+
+def passive_scores(criteria: Sequence[str], responses: int = 40, seed: int = 0) -> pd.DataFrame:
+    """Scores of plain responses: one cause moves all criteria, and the last one always scores the same."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for purpose in PURPOSES:
+        cause = rng.normal(0.5, 0.2, responses)
+        for place, criterion in enumerate(criteria):
+            noisy = cause + rng.normal(0, 0.1 * (place + 1), responses)
+            p = np.ones(responses) if place == len(criteria) - 1 else noisy
+            rows.append(
+                pd.DataFrame(
+                    {
+                        "response": [f"{purpose}/{k}" for k in range(responses)],
+                        "purpose": purpose,
+                        "criterion": criterion,
+                        "p": p,
+                    }
+                )
+            )
+    return pd.concat(rows, ignore_index=True)
