@@ -23,12 +23,17 @@ from radar_dagster.assets.validation import RADAR
 from radar_dagster.config import Workspace
 from radar_dagster.errors import BadInputError
 from radar_dagster.lake import Lake
+from radar_dagster.models.naming import is_rule_based
 from radar_dagster.partitions import BENCHMARK, Pair, Partitions
+from radar_dagster.report.grid import GridData
+from radar_dagster.report.html import render_grid
 from radar_dagster.resources.lake import LakeIOManager
 from radar_dagster.rubric.model import Rubric
 from radar_dagster.rubric.rows import rubric_from_frame
 from radar_dagster.stats.grid import average_over_cells
 from radar_dagster.tables import GRID_AGREEMENT, GRID_TABLES
+
+GRID_PAGE = "grid.html"
 
 #: Whenever a cell changes. One that a gate stopped is a finding too, and one that was never audited must not hold the
 #: others back; but without any there is no grid, so a new rubric alone asks for nothing.
@@ -51,7 +56,7 @@ _DESCRIPTIONS = {
 def grid_assets(workspace: Workspace, partitions: Partitions) -> list[dg.AssetsDefinition]:
     """One multi-asset: `coupling_grid` and `grid_agreement`."""
     thresholds = workspace.audit.coupling.thresholds
-    version = code_version(1, thresholds.model_dump(mode="json"))
+    version = code_version(2, thresholds.model_dump(mode="json"))
     of_the_benchmark = dg.MultiToSingleDimensionPartitionMapping(BENCHMARK)
 
     @dg.multi_asset(
@@ -84,11 +89,24 @@ def grid_assets(workspace: Workspace, partitions: Partitions) -> list[dg.AssetsD
             "grid_agreement": agreement_of_cells(workspace, agreements, set(pairs["pair"])),
         }
         pictures = grid_pictures(loaded, frames)
+        page = write_page(lake.lake, GridData(loaded, benchmark, frames, _rule_based(workspace)))
+        pictures["coupling_grid"]["page"] = dg.MetadataValue.path(page)
         for table, frame in frames.items():
             metadata: dict[str, Any] = {"table": table_metadata(frame), **pictures[table]}
             yield dg.Output(frame, output_name=table, metadata=metadata)
 
     return [grid]
+
+
+def write_page(lake: Lake, data: GridData) -> str:
+    """Write the grid's page beside its table; returns its full path."""
+    path, _, _ = lake.write_text("coupling_grid", GRID_PAGE, render_grid(data), **{BENCHMARK: data.benchmark})
+    return lake.absolute(path)
+
+
+def _rule_based(workspace: Workspace) -> tuple[str, ...]:
+    aliases = dict.fromkeys((*workspace.generators, *workspace.verifiers))
+    return tuple(alias for alias in aliases if is_rule_based(workspace.models[alias]))
 
 
 def read_cells(lake: Lake, benchmark: str, rubric: Rubric) -> tuple[pd.DataFrame, pd.DataFrame]:

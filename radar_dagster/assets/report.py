@@ -50,11 +50,11 @@ def report_assets(workspace: Workspace, partitions: Partitions) -> list[dg.Asset
         group_name="report",
         kinds={"html"},
         owners=OWNERS,
-        code_version=code_version(1, workspace.audit.model_dump(mode="json", exclude={"passive_responses"})),
+        code_version=code_version(2, workspace.audit.model_dump(mode="json", exclude={"passive_responses"})),
         automation_condition=FREE,
         metadata=table_columns("audit_report"),
         description="One self-contained HTML page: the verdict and why, the leakage matrix, self-effects against the "
-        "gate, every pair in words, and the probes behind each number.",
+        "gate, every pair in words, agreement with people, and the probes behind each number.",
     )
     def audit_report(
         context: dg.AssetExecutionContext, lake: dg.ResourceParam[LakeIOManager], **tables: pd.DataFrame

@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from radar_dagster.assets.grid import GRID_PAGE
 from radar_dagster.assets.report import PAGE, baselines_of, report_data
 from radar_dagster.cli import findings as shown
 from radar_dagster.cli import output
@@ -57,21 +58,29 @@ def run(options: AuditOptions, *, fresh: bool, baselines: bool, yes: bool, out: 
                 pairs = [Pair(*pair) for pair in selection.pairs]
                 cells = runner.audit(selection.benchmark, pairs, fresh=fresh, baselines=baselines)
             results = [_Result(selection, runner.lake, cell) for cell in cells]
+            grid = _grid_page(runner.lake, selection.benchmark) if len(cells) > 1 else None
             if not as_json:
                 for result in results:
                     result.show()
+                if grid is not None:
+                    output.say(f"Grid: {grid}")
             with output.results_only():
                 failed = runner.check_data(cells)
             for result in results if out is not None else ():
                 result.write((out or Path()) / (result.pair if len(results) > 1 else ""), failed)
     if as_json:
-        output.print_json({**_together(results), **_about_all(selection, failed)})
+        where = {} if grid is None else {"grid": grid}
+        output.print_json({**_together(results), **where, **_about_all(selection, failed)})
     for check in failed:
         kind = "failed" if check.blocking else "warning"
         output.on_stderr(f"data check {kind}: {check.asset} of {check.partition}: {check.description}")
     # Data that break an expectation carry no verdict, whatever the statistics made of them.
     broken = any(check.blocking for check in failed)
     return worst([result.findings.exit_code for result in results] + [INCONCLUSIVE] * broken)
+
+
+def _grid_page(lake: Lake, benchmark: str) -> str:
+    return lake.path("coupling_grid", {BENCHMARK: benchmark}, GRID_PAGE)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from radar_dagster.report.agreement import UNIT, Mark
 from radar_dagster.report.data import Record, ReportData
 from radar_dagster.report.page import Axis
-from radar_dagster.report.words import count, figure
+from radar_dagster.report.words import count, figure, plus_minus
 
 #: Fewer probes would have done when their mean lies this near the whole cell and subsets differ no more than that.
 NEAR, STEADY = 0.02, 0.05
@@ -111,7 +111,7 @@ def _budget_row(row: Record, pearson_axis: Axis, mae_axis: Axis, probes: int) ->
     return BudgetRow(
         probes=str(row["probes"]) if part else f"all {row['probes']}",
         pearson=_spread(pearson_axis, row["pearson"], row["pearson_sd"]),
-        spearman=_plus_minus(row["spearman"], row["spearman_sd"]),
+        spearman=plus_minus(row["spearman"], row["spearman_sd"], "undefined"),
         mae=_spread(mae_axis, row["mae"], row["mae_sd"]),
         subsets=str(row["subsets"]) if part else "–",
         note=f"{count(int(row['probes']), 'probe')}: {row['detail']}" if row["detail"] else None,
@@ -120,11 +120,5 @@ def _budget_row(row: Record, pearson_axis: Axis, mae_axis: Axis, probes: int) ->
 
 def _spread(axis: Axis, value: float | None, sd: float | None) -> Mark:
     if value is None or sd is None:
-        return Mark(_plus_minus(value, sd), None, None if value is None else axis.at(value), None, None)
-    return Mark(_plus_minus(value, sd), None, axis.at(value), axis.at(value - sd), axis.at(value + sd))
-
-
-def _plus_minus(value: float | None, sd: float | None) -> str:
-    if value is None:
-        return "undefined"
-    return figure(value) if sd is None else f"{figure(value)} ± {figure(sd)}"
+        return Mark(plus_minus(value, sd, "undefined"), None, None if value is None else axis.at(value), None, None)
+    return Mark(plus_minus(value, sd, "undefined"), None, axis.at(value), axis.at(value - sd), axis.at(value + sd))

@@ -1,7 +1,7 @@
-"""The report as one self-contained HTML file: no script, no network, every text of a model escaped.
+"""The report and the grid as self-contained HTML files: no script, no network, every text of a model escaped.
 
-Here: rendering. Not here: what the page says (`page.py`, `provenance.py`, `words.py`, `evidence.py`). Equal data give
-equal bytes: nothing on the page depends on the clock or the machine.
+Here: rendering. Not here: what the pages say (`page.py`, `agreement.py`, `budget.py`, `provenance.py`, `words.py`,
+`evidence.py`, `grid.py`). Equal data give equal bytes: nothing on a page depends on the clock or the machine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from radar_dagster.report import agreement, budget, page, provenance
+from radar_dagster.report import agreement, budget, grid, page, provenance
 from radar_dagster.report.data import Pair, ReportData, sorted_pairs
 from radar_dagster.report.escape import visible
 from radar_dagster.report.evidence import (
@@ -24,6 +24,7 @@ from radar_dagster.report.evidence import (
     Exhibit,
     pairs_with_evidence,
 )
+from radar_dagster.report.grid import GridData
 from radar_dagster.report.words import READING_WORDS, VERDICT_WORDS, count, figure, meaning, remedy
 
 #: A text up to this length is shown in full as evidence; a longer one is cut there and shown in full once, below.
@@ -34,6 +35,30 @@ _EXCERPT = 1_200
 def render(data: ReportData) -> str:
     """The report of one cell as an HTML document, to be written as UTF-8."""
     return _environment().get_template("report.html").render(_context(data))
+
+
+def render_grid(data: GridData) -> str:
+    """The grid of one benchmark as an HTML document, to be written as UTF-8."""
+    verifiers, agreement_rows = grid.agreement_rows(data)
+    axis, pairs = grid.pair_rows(data)
+    return (
+        _environment()
+        .get_template("grid.html")
+        .render(
+            data=data,
+            names=data.names,
+            title=data.rubric.title or data.benchmark,
+            rule_based=grid.rule_based(data),
+            takeaway=grid.takeaway(data),
+            details=list(grid.details(data)),
+            has_people=grid.has_people(data),
+            cell_facts=grid.cell_facts(data),
+            verifiers=verifiers,
+            agreement=agreement_rows,
+            axis=axis,
+            pairs=pairs,
+        )
+    )
 
 
 def _environment() -> Environment:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import pandas as pd
 
@@ -53,6 +53,15 @@ def figure(value: float | None, digits: int = 2, missing: str = NOT_MEASURED) ->
     return f"{rounded if rounded else 0.0:.{digits}f}".replace("-", "−")
 
 
+def plus_minus(value: float | None, sd: float | None, missing: str = NOT_MEASURED) -> str:
+    """A mean with its standard deviation, where there is one.
+
+    >>> plus_minus(0.5, 0.021), plus_minus(0.5, None), plus_minus(None, None, "–")
+    ('0.50 ± 0.02', '0.50', '–')
+    """
+    return figure(value, missing=missing) if value is None or sd is None else f"{figure(value)} ± {figure(sd)}"
+
+
 def span(low: float | None, high: float | None, digits: int = 2) -> str | None:
     """An interval as `0.10 to 0.35`; None where there is none."""
     if low is None or high is None:
@@ -77,7 +86,22 @@ def listed(items: Sequence[str], most: int = 3) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def pair_phrase(pair: Pair, names: Mapping[str, str]) -> str:
+class Read(Protocol):
+    """A pair of criteria that was read: in one cell (`data.Pair`), or over several."""
+
+    @property
+    def a(self) -> str: ...
+    @property
+    def b(self) -> str: ...
+    @property
+    def reading(self) -> Reading: ...
+    @property
+    def upstream(self) -> str | None: ...
+    @property
+    def downstream(self) -> str | None: ...
+
+
+def pair_phrase(pair: Read, names: Mapping[str, str]) -> str:
     """The reading of a pair as a short clause, e.g. `Correctness rides on Coherence`."""
     a, b = names[pair.a], names[pair.b]
     if pair.reading == Reading.DIRECTIONAL and pair.upstream and pair.downstream:

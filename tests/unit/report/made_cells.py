@@ -9,15 +9,18 @@ import pandas as pd
 from radar_dagster.config import AuditSection
 from radar_dagster.models.naming import ModelSpec
 from radar_dagster.report.data import ReportData
+from radar_dagster.report.grid import GridData
 from radar_dagster.rubric.model import Criterion, Rubric, Task, content_hash
 from radar_dagster.stats.audit import analyse
 from radar_dagster.stats.cell import cube_from_scores
+from radar_dagster.stats.grid import average_over_cells
 from radar_dagster.stats.passive import PURPOSES, baseline_tables
 from radar_dagster.stats.planted import draw_cube, latent_means
 from radar_dagster.stats.probe_budget import probe_budget
+from radar_dagster.stats.settings import ReadingThresholds
 from radar_dagster.stats.validation import matrix_of, validation_table
 from radar_dagster.stats.verdict import decide, verdict_frame
-from radar_dagster.tables import COUPLING_TABLES, HUMAN_CORRELATIONS, PROBES, SCORES
+from radar_dagster.tables import COUPLING_TABLES, GRID_AGREEMENT, HUMAN_CORRELATIONS, PROBES, SCORES
 
 #: A rubric with one pair of every kind: a–b counted twice, d rides on c, c pulls against a, e does not pass the gate.
 LEAKAGE = np.array(
@@ -183,6 +186,31 @@ def compared(
     cube = cube_from_scores(cell.tables["scores"], criteria, [task.id for task in cell.rubric.tasks])
     tables["probe_budget"] = probe_budget(cube, cell.settings.coupling, reference)
     return replace(cell, tables=tables)
+
+
+def make_grid(
+    cells: Sequence[ReportData], agreement: pd.DataFrame, rule_based: tuple[str, ...] = ("writer", "judge")
+) -> GridData:
+    """The grid of cells of one rubric, with any rows of grid_agreement."""
+    grid = average_over_cells([cell.tables["criterion_pairs"] for cell in cells], ReadingThresholds())
+    rubric = cells[0].rubric
+    return GridData(rubric, rubric.name, {"coupling_grid": grid, "grid_agreement": agreement}, rule_based)
+
+
+def agreement_frame(*rows: tuple[str, str, float | None, str | None]) -> pd.DataFrame:
+    """grid_agreement from (generator, verifier, Pearson, detail); the other numbers follow from Pearson."""
+    found = [
+        {
+            "generator": generator, "verifier": verifier, "pearson": r, "detail": detail,
+            "spearman": None if r is None else r - 0.1, "kendall": None if r is None else r - 0.2,
+            "mae": None if r is None else 1 - r, "p_permutation": None if r is None else 0.025,
+            "pairs_used": None if r is None else 6,
+        }
+        for generator, verifier, r, detail in rows
+    ]  # fmt: skip
+    frame = pd.DataFrame(found, columns=GRID_AGREEMENT.names)
+    numbers = ["pearson", "spearman", "kendall", "mae", "p_permutation"]
+    return frame.astype(dict.fromkeys(numbers, float)).astype({"pairs_used": "Int64"})
 
 
 def passive_scores(criteria: Sequence[str], responses: int = 40, seed: int = 0) -> pd.DataFrame:
