@@ -284,7 +284,8 @@ def _caveats(data: ReportData, methods: Sequence[str]) -> Iterator[str]:
         "judge that couples as people do does what people do, and no more is said."
     )
     names = data.names
-    silent = [p for p in data.pairs if (p.a, p.b) not in {(c.a, c.b) for c in data.compared if c.people is not None}]
+    rated = {(pair.a, pair.b) for pair in data.compared if pair.people is not None}
+    silent = [pair for pair in data.pairs if (pair.a, pair.b) not in rated]
     lost = [f"{names[pair.a]} with {names[pair.b]}" for pair in data.compared if pair.sym is None]
     if lost:
         yield f"Left out, because this audit could not measure them reliably: {listed(lost, _NAMED)}."
