@@ -36,7 +36,7 @@ def visible(text: str) -> str:
     >>> visible("\x1b[31mred\u202e")
     '\\x1b[31mred\\u202e'
     """
-    if text.isascii() and text.isprintable():
+    if text.isprintable():  # no character of a category that is not shown, and much quicker than asking each for its own
         return text
     return "".join(_shown(character) for character in text.replace("\r\n", "\n"))
 

@@ -319,7 +319,8 @@ def _indexed_png(figure: Figure, dpi: float) -> bytes:
     raw, small = io.BytesIO(), io.BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure.savefig(raw, format="png", dpi=dpi, facecolor="white")
+        # Read back at once: compressing it well would take as long as drawing it.
+        figure.savefig(raw, format="png", dpi=dpi, facecolor="white", pil_kwargs={"compress_level": 1})
     figure.set_layout_engine("none")  # laid out by now; doing it again for the next resolution would take seconds
     image = Image.open(raw).convert("RGB")
     image.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(small, format="PNG", optimize=True)

@@ -20,6 +20,7 @@ def trace(cell: ReportData, source: str, target: str) -> LeakageTrace:
     return trace_leakage(cell.tables, cell.settings.coupling, source, target)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     n=st.integers(2, 5),
