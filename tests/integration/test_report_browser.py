@@ -8,7 +8,7 @@ import pytest
 
 from radar_dagster.models.replies import storable
 from radar_dagster.report.data import ReportData
-from radar_dagster.report.html import render
+from radar_dagster.report.html import render, render_grid
 
 pytestmark = pytest.mark.browser
 
@@ -23,6 +23,9 @@ ATTACKS = [
     "unbroken" * 600,
     LONG,
 ]
+
+
+LABELS = [f"{attack[:120]} {i}" for i, attack in enumerate(ATTACKS[:5])]
 
 
 @dataclass
@@ -50,9 +53,41 @@ def hostile(cells, tmp_path_factory: pytest.TempPathFactory) -> Path:
     def attack(probe: str) -> str:
         return storable(ATTACKS[sum(map(ord, probe)) % len(ATTACKS)])
 
-    labels = [f"{attack[:120]} {i}" for i, attack in enumerate(ATTACKS[:5])]
-    cell = cells.make_cell(labels=labels, text=attack, rationale=attack, failure_rate=0.05, noise=0.2)
+    cell = cells.make_cell(labels=LABELS, text=attack, rationale=attack, failure_rate=0.05, noise=0.2)
+    human = cells.human_frame(cells.PEOPLE, source=storable(ATTACKS[1]), raters=storable(ATTACKS[4]), width=0.1)
+    cell = cells.compared(cell, human=human)
+    cell.tables["probe_budget"]["detail"] = storable(ATTACKS[0])
+    cell.tables["baseline_weights"]["reason"] = storable(ATTACKS[6])
     return written(cell, tmp_path_factory.mktemp("hostile") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def full(cells, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report with every section: people with intervals, baselines, fewer probes."""
+    human = cells.human_frame(cells.PEOPLE, source="ratings.csv", width=0.1)
+    return written(cells.compared(cells.make_cell(), human=human), tmp_path_factory.mktemp("full") / "report.html")
+
+
+def grid_page(cells, path: Path, labels: list[str] | None, alias: str, detail: str) -> Path:
+    made = [cells.make_cell(labels=labels or cells.LABELS, seed=seed) for seed in range(2)]
+    agreement = cells.agreement_frame(
+        ("writer", "judge", 0.86, None), ("writer", alias, None, detail), (alias, "judge", -0.4, None),
+        (alias, alias, None, "self_pair: a judge prefers its own text"),
+    )  # fmt: skip
+    path.write_text(render_grid(cells.make_grid(made, agreement, rule_based=("writer", alias))), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def grid(cells, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return grid_page(cells, tmp_path_factory.mktemp("grid") / "grid.html", None, "second", "not_audited")
+
+
+@pytest.fixture(scope="module")
+def hostile_grid(cells, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A grid in which labels, aliases and details are attacks."""
+    alias, detail = storable(ATTACKS[4]), storable(ATTACKS[0])
+    return grid_page(cells, tmp_path_factory.mktemp("hostile-grid") / "grid.html", LABELS, alias, detail)
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +118,12 @@ def open_everything(page) -> None:
     page.evaluate("for (const d of document.querySelectorAll('details')) d.open = true")
 
 
-def test_hostile_text_executes_nothing_loads_nothing_and_hides_nothing(browser, hostile: Path) -> None:
-    watched = visit(browser, hostile)
+@pytest.mark.parametrize(("report", "title"), [("hostile", "Inconclusive: "), ("hostile_grid", "Grid: ")])
+def test_hostile_text_executes_nothing_loads_nothing_and_hides_nothing(
+    browser, request: pytest.FixtureRequest, report: str, title: str
+) -> None:
+    path = request.getfixturevalue(report)
+    watched = visit(browser, path)
     page = watched.page
     open_everything(page)
     for place in page.locator("th, td, .text").all()[:60]:
@@ -92,12 +131,12 @@ def test_hostile_text_executes_nothing_loads_nothing_and_hides_nothing(browser, 
             place.hover(timeout=2_000)
     page.wait_for_function("performance.now() > 1000")  # what a refresh or a timer would do is done by then
     assert page.evaluate("window.owned") is None
-    assert page.title().startswith("Inconclusive: ")
+    assert page.title().startswith(title)
     assert page.locator("script, iframe, img, svg, object, embed, form").count() == 0
     assert page.locator("h1").count() == 1
     assert page.locator("body").is_visible()
     assert watched.messages == []
-    assert {url for url in watched.requests if not url.startswith("data:")} == {hostile.as_uri()}
+    assert {url for url in watched.requests if not url.startswith("data:")} == {path.as_uri()}
     page.close()
 
 
@@ -108,6 +147,14 @@ def test_hostile_text_is_there_to_read_word_for_word(browser, hostile: Path) -> 
     for attack in ATTACKS[:6]:
         assert storable(attack) in shown
     assert r"\x1b[2J\x1b[31mred\x07 \u202egnp.exe \ud800 \x00" in shown
+    page.close()
+
+
+def test_hostile_labels_are_there_to_read_in_the_grid(browser, hostile_grid: Path) -> None:
+    page = visit(browser, hostile_grid).page
+    shown = page.locator("main").inner_text()
+    for label in LABELS:
+        assert " ".join(label.split()) in " ".join(shown.split())
     page.close()
 
 
@@ -147,8 +194,8 @@ def test_the_verdict_is_what_a_reader_sees_first(browser, ordinary: Path) -> Non
     page.close()
 
 
-@pytest.mark.parametrize("width", [400, 768, 1200])
-@pytest.mark.parametrize("report", ["ordinary", "hostile"])
+@pytest.mark.parametrize("width", [390, 768, 1200])
+@pytest.mark.parametrize("report", ["ordinary", "full", "hostile", "grid", "hostile_grid"])
 def test_the_page_never_scrolls_sideways(browser, request: pytest.FixtureRequest, report: str, width: int) -> None:
     page = visit(browser, request.getfixturevalue(report), width=width).page
     open_everything(page)
@@ -191,25 +238,67 @@ CONTRASTS = """
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_all_text_stands_out_from_its_background(browser, ordinary: Path, dark: bool) -> None:
-    page = visit(browser, ordinary, dark=dark).page
+@pytest.mark.parametrize(("report", "texts"), [("ordinary", 200), ("full", 300), ("grid", 100)])
+def test_all_text_stands_out_from_its_background(
+    browser, request: pytest.FixtureRequest, report: str, texts: int, dark: bool
+) -> None:
+    page = visit(browser, request.getfixturevalue(report), dark=dark).page
     open_everything(page)
     contrasts = page.evaluate(CONTRASTS)
-    assert len(contrasts) > 200
+    assert len(contrasts) > texts
     assert contrasts[0][0] >= 4.5, contrasts[:5]
     page.close()
 
 
-def test_dark_mode_is_dark_and_light_mode_is_light(browser, ordinary: Path) -> None:
+@pytest.mark.parametrize("report", ["ordinary", "grid"])
+def test_dark_mode_is_dark_and_light_mode_is_light(browser, request: pytest.FixtureRequest, report: str) -> None:
     backgrounds = []
     for dark in (False, True):
-        page = visit(browser, ordinary, dark=dark).page
+        page = visit(browser, request.getfixturevalue(report), dark=dark).page
         colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
         backgrounds.append(sum(int(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(",")))
         page.close()
     light, dark_sum = backgrounds
     assert light > 3 * 200
     assert dark_sum < 3 * 60
+
+
+def centre(box: dict[str, float]) -> float:
+    return box["x"] + box["width"] / 2
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+def test_the_marks_of_a_pair_stand_where_its_numbers_say_the_judge_filled_and_people_hollow(
+    browser, full: Path, width: int
+) -> None:
+    page = visit(browser, full, width=width).page
+    row = page.locator(".compared tbody tr", has_text="Accuracy · Factuality")
+    track, dot, ring = (row.locator(name).bounding_box() for name in (".track", ".dot.upper", ".dot.ring"))
+    judge, people = (float(row.locator("td.number").nth(i).inner_text().split()[0].replace("−", "-")) for i in (0, 1))
+    unit = (centre(dot) - centre(ring)) / (judge - people)
+    assert 0.3 * track["width"] < unit < track["width"], "one axis, in which 1 is at most the whole width"
+    assert dot["y"] < ring["y"], "one above the other, so that neither hides the other"
+    for mark in (dot, ring):
+        assert track["x"] - 8 <= mark["x"] <= track["x"] + track["width"]
+    style = "(dot) => getComputedStyle(dot).backgroundColor"
+    body = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert row.locator(".dot.ring").evaluate(style) == body
+    assert row.locator(".dot.upper").evaluate(style) != body
+    page.close()
+
+
+def test_cells_of_the_grid_differ_in_colour_by_agreement_and_those_without_a_number_are_hatched_and_named(
+    browser, grid: Path
+) -> None:
+    page = visit(browser, grid).page
+    style = "(cell, name) => getComputedStyle(cell)[name]"
+    cells = {
+        name: page.locator(".agreement td", has_text=name) for name in ("0.86", "−0.40", "not audited", "self-pair")
+    }
+    assert cells["0.86"].evaluate(style, "backgroundColor") != cells["−0.40"].evaluate(style, "backgroundColor")
+    assert "repeating-linear-gradient" in cells["not audited"].evaluate(style, "backgroundImage")
+    assert cells["self-pair"].evaluate(style, "backgroundImage") == "none"
+    page.close()
 
 
 def test_matrix_cells_differ_in_colour_by_sign_and_size_and_unreliable_rows_are_hatched(
@@ -228,8 +317,11 @@ def test_matrix_cells_differ_in_colour_by_sign_and_size_and_unreliable_rows_are_
     page.close()
 
 
-def test_the_page_prints_in_light_colours_within_the_margins_of_a_sheet(browser, ordinary: Path) -> None:
-    page = visit(browser, ordinary, width=720, dark=True).page
+@pytest.mark.parametrize("report", ["ordinary", "full", "grid"])
+def test_the_page_prints_in_light_colours_within_the_margins_of_a_sheet(
+    browser, request: pytest.FixtureRequest, report: str
+) -> None:
+    page = visit(browser, request.getfixturevalue(report), width=720, dark=True).page
     page.emulate_media(media="print", color_scheme="dark")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert page.evaluate("document.documentElement.scrollWidth") <= 720
