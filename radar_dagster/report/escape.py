@@ -36,7 +36,9 @@ def visible(text: str) -> str:
     >>> visible("\x1b[31mred\u202e")
     '\\x1b[31mred\\u202e'
     """
-    if text.isprintable():  # no character of a category that is not shown, and much quicker than asking each for its own
+    if (
+        text.isprintable()
+    ):  # no character of a category that is not shown, and much quicker than asking each for its own
         return text
     return "".join(_shown(character) for character in text.replace("\r\n", "\n"))
 

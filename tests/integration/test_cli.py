@@ -370,8 +370,18 @@ def test_several_pairs_share_a_document_and_the_worst_verdict_is_the_exit_code(o
     assert outcome.code == 3
     assert {row["pair"] for row in outcome.document["leakage"]} == set(verdicts)
     assert {path.name for path in (own / "out").iterdir()} == set(verdicts)
+    grid = Path(outcome.document["grid"])
+    assert grid == own / ".radar" / "lake" / "coupling_grid" / "benchmark=letters" / "grid.html"
+    assert "4 audited cells" in grid.read_text(encoding="utf-8")
     lost = [row for row in outcome.document["states"] if row["state"] == "parse_error" and row["n"]]
     assert {(row["pair"], row["criterion"]) for row in lost} == {("writer~lossy", "brevity")}
+
+
+def test_several_pairs_end_with_the_path_of_the_grid(own: Path) -> None:
+    outcome = called("audit", "letters", "--verifier", "careful", "--verifier", "careful-too", cwd=own)
+    assert outcome.out.count("Report: ") == 2
+    last = outcome.out.strip().splitlines()[-1]
+    assert Path(last.removeprefix("Grid: ")).read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
 def test_a_warning_about_the_data_is_shown_and_recorded_and_leaves_the_verdict_alone(own: Path) -> None:
@@ -417,6 +427,7 @@ def test_one_pair_is_chosen_by_alias_and_a_gate_that_stops_it_is_told(own: Path)
     outcome = called("audit", "letters", "--verifier", "blind", cwd=own)
     assert outcome.code == 3
     assert outcome.out.count("Report: ") == 1
+    assert "Grid: " not in outcome.out
     assert "Inconclusive." in outcome.out
     assert "Stopped by a gate: self_effects, for the reasons above\n" in outcome.out
 
