@@ -25,7 +25,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from dagster import DagsterInstance
+from dagster import AssetKey, DagsterInstance
 
 from radar_dagster.cli.main import app
 from radar_dagster.config import load_workspace
@@ -380,8 +380,13 @@ def test_several_pairs_share_a_document_and_the_worst_verdict_is_the_exit_code(o
 def test_several_pairs_end_with_the_path_of_the_grid(own: Path) -> None:
     outcome = called("audit", "letters", "--verifier", "careful", "--verifier", "careful-too", cwd=own)
     assert outcome.out.count("Report: ") == 2
-    last = outcome.out.strip().splitlines()[-1]
-    assert Path(last.removeprefix("Grid: ")).read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    page = Path(outcome.out.strip().splitlines()[-1].removeprefix("Grid: "))
+    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    with DagsterInstance.from_config(str(load_workspace(own / "radar.yaml").dagster_home)) as instance:
+        made = instance.get_latest_materialization_event(AssetKey("coupling_grid"))
+    assert made is not None
+    assert made.asset_materialization is not None
+    assert made.asset_materialization.metadata["page"].value == str(page)
 
 
 def test_a_warning_about_the_data_is_shown_and_recorded_and_leaves_the_verdict_alone(own: Path) -> None:
