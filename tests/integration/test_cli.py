@@ -176,7 +176,11 @@ def test_an_audit_prints_one_document_and_exits_with_its_verdict(audited: tuple[
     assert {row["criterion"] for row in document["self_effects"]} == {"accuracy", "clarity", "length"}
     assert document["settings"]["probes"] == 2
     assert document["settings"]["rule_based"] == ["editor", "reader"]
-    assert document["validation"] == []
+    assert document["human_correlations"] == []
+    (row,) = document["validation"]
+    assert (row["method"], row["pearson"], row["pairs_used"]) == ("radar", None, 0)
+    assert row["detail"].startswith("no_human_correlations")
+    assert {row["reference"] for row in document["probe_budget"]} == {"full"}
     assert document["data_checks"] == []
     assert document["notes"] == []
     assert "editor writes the probes" in outcome.err
