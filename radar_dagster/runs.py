@@ -154,7 +154,7 @@ class Runner:
             if baselines:
                 self._make_baselines(benchmark, generators, pairs)
             cells = [self._cell(benchmark, pair, fresh=fresh) for pair in pairs]
-            self.run_job(jobs.COMPARE_CELLS, benchmark)
+            self.compare_cells(benchmark)
             return cells
 
     def write_probes(self, benchmark: str, generators: Sequence[str], *, fresh: bool = False) -> None:
@@ -213,6 +213,10 @@ class Runner:
             self._listener(f"{benchmark}: {pair.verifier} judges the answers of {pair.generator} to the bare tasks")
             self.run_job(jobs.JUDGE_PASSIVE, multi_key(**{BENCHMARK: benchmark, PAIR: pair.key}))
             self._require_calls("passive_scores", **{BENCHMARK: benchmark, PAIR: pair.key})
+
+    def compare_cells(self, benchmark: str) -> None:
+        """Put all audited cells of a benchmark side by side."""
+        self.run_job(jobs.COMPARE_CELLS, benchmark)
 
     def report(self, benchmark: str, pair: Pair) -> Cell:
         """Compute the statistics and the report of a cell again, from the scores that exist. Gates are data here."""

@@ -40,23 +40,23 @@ from radar_dagster.stock import Stock
 from radar_dagster.tables import VALIDATION_TABLES
 
 
-def run(options: AuditOptions, *, fresh: bool, baselines: bool, yes: bool, out: Path | None, as_json: bool) -> int:
+def run(options: AuditOptions, *, fresh: bool, yes: bool, out: Path | None, as_json: bool) -> int:
     """Audit each selected pair, show it, check the data, write; the exit code is the worst of the pairs' verdicts."""
     selection = select(options)
     if out is not None:
         output.check_folder(out)
     workspace = selection.workspace
-    _before_the_first_call(selection, fresh=fresh, baselines=baselines, yes=yes)
+    _before_the_first_call(selection, fresh=fresh, yes=yes)
     selection.save()
     for sentence in selection.notes:
         output.note(sentence)
 
     with exclusive(workspace, selection.benchmark, output.on_stderr), open_instance(workspace) as instance:
         runner = Runner(workspace, instance, output.on_stderr)
-        with _accounted(selection, runner, baselines=baselines):
+        with _accounted(selection, runner):
             with output.results_only(), output.progress():
                 pairs = [Pair(*pair) for pair in selection.pairs]
-                cells = runner.audit(selection.benchmark, pairs, fresh=fresh, baselines=baselines)
+                cells = runner.audit(selection.benchmark, pairs, fresh=fresh, baselines=selection.baselines)
             results = [_Result(selection, runner.lake, cell) for cell in cells]
             grid = _grid_page(runner.lake, selection.benchmark) if len(cells) > 1 else None
             if not as_json:
@@ -84,7 +84,7 @@ def _grid_page(lake: Lake, benchmark: str) -> str:
 
 
 @contextmanager
-def _accounted(selection: Selection, runner: Runner, *, baselines: bool) -> Iterator[None]:
+def _accounted(selection: Selection, runner: Runner) -> Iterator[None]:
     """However the audit ends, tell what its hosted models have cost; after Ctrl-C, also how to go on."""
     try:
         yield
@@ -93,18 +93,18 @@ def _accounted(selection: Selection, runner: Runner, *, baselines: bool) -> Iter
         raise
     finally:
         with suppress(RadarError):  # of what ended the audit, if anything did, its own error tells more
-            _tell_spending(selection, runner, baselines=baselines)
+            _tell_spending(selection, runner)
 
 
-def _tell_spending(selection: Selection, runner: Runner, *, baselines: bool) -> None:
+def _tell_spending(selection: Selection, runner: Runner) -> None:
     workspace, pairs = selection.workspace, [Pair(*pair) for pair in selection.pairs]
     with Door(workspace.door) as door:
         if any(isinstance(door.model(alias), HostedModel) for alias in chain(*pairs)):
-            stock = Stock(workspace, selection.benchmark, selection.rubric, door, baselines=baselines)
+            stock = Stock(workspace, selection.benchmark, selection.rubric, door, baselines=selection.baselines)
             output.on_stderr(spending(*runner.spent(), stock.spent(pairs), workspace.budget_usd))
 
 
-def _before_the_first_call(selection: Selection, *, fresh: bool, baselines: bool, yes: bool) -> None:
+def _before_the_first_call(selection: Selection, *, fresh: bool, yes: bool) -> None:
     """Whatever can be known to go wrong goes wrong here, where nothing is paid yet; asks before money is spent."""
     source = configured_source(selection.workspace, selection.benchmark)
     if source is not None:
@@ -113,36 +113,36 @@ def _before_the_first_call(selection: Selection, *, fresh: bool, baselines: bool
     with Door(selection.workspace.door) as door:
         with output.results_only():
             check_models(selection.rubric, door, generators, verifiers)
-            if baselines:
+            if selection.baselines:
                 check_responders(selection.rubric, door, generators)
-            to_call = _to_call(selection, door, fresh=fresh, baselines=baselines)
+            to_call = _to_call(selection, door, fresh=fresh)
             for alias in to_call:
                 door.check_calls(alias)
         if not yes:
-            _ask_before_spending(selection, door, fresh=fresh, baselines=baselines)
+            _ask_before_spending(selection, door, fresh=fresh)
         with output.results_only():
             found = look_up(model for model in map(door.model, to_call) if isinstance(model, HostedModel))
     for sentence in found:
         output.note(sentence)
 
 
-def _to_call(selection: Selection, door: Door, *, fresh: bool, baselines: bool) -> list[str]:
+def _to_call(selection: Selection, door: Door, *, fresh: bool) -> list[str]:
     """The hosted models that will be called; none where stored tables and the ledger have all the answers."""
     pairs = [Pair(*pair) for pair in selection.pairs]
     if fresh:
         return [alias for alias in dict.fromkeys(chain(*pairs)) if isinstance(door.model(alias), HostedModel)]
     workspace, rubric = selection.workspace, selection.rubric
-    return Stock(workspace, selection.benchmark, rubric, door, baselines=baselines).to_call(pairs)
+    return Stock(workspace, selection.benchmark, rubric, door, baselines=selection.baselines).to_call(pairs)
 
 
-def _ask_before_spending(selection: Selection, door: Door, *, fresh: bool, baselines: bool) -> None:
+def _ask_before_spending(selection: Selection, door: Door, *, fresh: bool) -> None:
     """On a terminal, have the person agree to calls that cost money; typer.Abort when they don't."""
-    calls, usd, models = hosted_part(selection, baselines=baselines)
+    calls, usd, models = hosted_part(selection)
     if not models or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
     import typer
 
-    there = 0 if fresh else sum(held_calls(selection, door, baselines=baselines).values())
+    there = 0 if fresh else sum(held_calls(selection, door).values())
     output.on_stderr(f"This audit makes {calls:,} calls to {', '.join(models)}, {output.about_usd(usd)} in all.")
     if there:
         output.on_stderr(f"{there:,} of them are in the ledger already and cost nothing.")

@@ -38,6 +38,9 @@ verifiers:
 #   vllm/*: {input: 0, output: 0}
 # budget_usd: 5                 # no audit starts a call that could take it beyond this
 
+# human:                        # people's ratings of a rubric's criteria, to compare the audit with
+#   example: {file: ratings.csv, raters: expert}
+
 audit:
   probes: 3                     # per task, criterion and direction; 5 for deployment, 20 for a publication
   # tasks: 2                    # the first so many, or a list of ids; all of them if absent

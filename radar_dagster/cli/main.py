@@ -51,6 +51,7 @@ Human = Annotated[
         "--human", metavar="FILE|BENCHMARK", help="Compare with people: ratings, correlations, published ones."
     ),
 ]
+Baselines = Annotated[bool, typer.Option("--baselines", help="The passive baselines too, which takes more calls.")]
 RatersChoice = Annotated[
     Literal["all", "expert", "crowd"], typer.Option("--raters", help="Whose ratings of the --human file count.")
 ]
@@ -124,9 +125,7 @@ def audit(
     budget: Budget = None,
     human: Human = None,
     raters: RatersChoice = "all",
-    baselines: Annotated[
-        bool, typer.Option("--baselines", help="Make the passive baselines too, which takes more calls.")
-    ] = False,
+    baselines: Baselines = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Make probes and scores again, whatever is stored.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before calls that cost money.")] = False,
     out: PageOut = None,
@@ -136,8 +135,10 @@ def audit(
     from radar_dagster.cli import audit as command
     from radar_dagster.cli.workspace import AuditOptions
 
-    options = AuditOptions(rubric, generator or (), verifier or (), probes, tasks, gate, policy, budget, human, raters)
-    return command.run(options, fresh=fresh, baselines=baselines, yes=yes, out=out, as_json=as_json)
+    options = AuditOptions(
+        rubric, generator or (), verifier or (), probes, tasks, gate, policy, budget, human, raters, baselines
+    )
+    return command.run(options, fresh=fresh, yes=yes, out=out, as_json=as_json)
 
 
 @app.command()
@@ -151,6 +152,7 @@ def plan(
     gate: Gate = None,
     policy: PolicyFile = None,
     budget: Budget = None,
+    baselines: Baselines = False,
     corpus: Annotated[
         int | None, typer.Option("--corpus", metavar="ITEMS", min=1, help="Compare with judging so many items.")
     ] = None,
@@ -160,7 +162,9 @@ def plan(
     from radar_dagster.cli import plan as command
     from radar_dagster.cli.workspace import AuditOptions
 
-    options = AuditOptions(rubric, generator or (), verifier or (), probes, tasks, gate, policy, budget)
+    options = AuditOptions(
+        rubric, generator or (), verifier or (), probes, tasks, gate, policy, budget, baselines=baselines
+    )
     return command.run(options, corpus=corpus, as_json=as_json)
 
 

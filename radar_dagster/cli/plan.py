@@ -25,7 +25,7 @@ from radar_dagster.models.hosted import HostedModel
 from radar_dagster.models.naming import ModelSpec
 from radar_dagster.models.providers import Generator, Verifier
 from radar_dagster.models.requests import GenerationRequest, JudgementRequest
-from radar_dagster.models.stages import passive_requests, probe_requests
+from radar_dagster.models.stages import probe_requests
 from radar_dagster.partitions import Pair
 from radar_dagster.rubric.model import Rubric
 from radar_dagster.stats.cost import StageCost, TokenUsage, annotation_cost, audit_cost, total_cost
@@ -112,34 +112,23 @@ def run(options: AuditOptions, *, corpus: int | None, as_json: bool) -> int:
     return PASSED
 
 
-def hosted_part(selection: Selection, *, baselines: bool = False) -> tuple[int, Decimal | None, list[str]]:
-    """Calls to hosted models in an audit, what they may cost (None where a price is unknown), and the models.
-
-    With `baselines`, those for passive responses and their scores are among them.
-    """
+def hosted_part(selection: Selection) -> tuple[int, Decimal | None, list[str]]:
+    """Calls to hosted models in an audit, what they may cost (None where a price is unknown), and the models."""
     door = Door(selection.workspace.door.model_copy(update={"ledger": None}))
     parts = [part for part in _parts(selection, door) if part.hosted is not None]
-    if not parts:
-        return 0, Decimal(0), []
-    responses = len(passive_requests(selection.rubric, selection.workspace.audit.passive_responses)) * baselines
-    more: Mapping[Stage, int] = {
-        "generation": responses,
-        "verification": responses * len(selection.rubric.criteria),
-    }
-    calls = [_line(selection, door, part).cost.calls + more[part.stage] for part in parts]
-    prices = [_usd(door, part, count, part.usual) for part, count in zip(parts, calls, strict=True)]
-    known = [usd for usd in prices if usd is not None]
-    usd = sum(known, Decimal(0)) if len(known) == len(prices) else None
-    return sum(calls), usd, list(dict.fromkeys(part.spec.model for part in parts))
+    lines = [_line(selection, door, part) for part in parts]
+    known = [line.usd for line in lines if line.usd is not None]
+    usd = sum(known, Decimal(0)) if len(known) == len(lines) else None
+    return sum(line.cost.calls for line in lines), usd, list(dict.fromkeys(part.spec.model for part in parts))
 
 
-def held_calls(selection: Selection, door: Door, *, baselines: bool = False) -> dict[tuple[Stage, str], int]:
+def held_calls(selection: Selection, door: Door) -> dict[tuple[Stage, str], int]:
     """How many calls of each hosted model's part the ledger answers, by stage and alias or pair.
 
     Probes of somebody's own function are not looked up, whose module would have to be imported for it; nor are their
     scores.
     """
-    stock = Stock(selection.workspace, selection.benchmark, selection.rubric, door, baselines=baselines)
+    stock = Stock(selection.workspace, selection.benchmark, selection.rubric, door, baselines=selection.baselines)
     held: dict[tuple[Stage, str], int] = {}
     for pair in [Pair(*names) for names in selection.pairs]:
         provider = door.spec(pair.generator).name.provider
@@ -153,8 +142,7 @@ def held_calls(selection: Selection, door: Door, *, baselines: bool = False) -> 
 def _in_ledger(selection: Selection, prices: Sequence[Decimal | None], parts: Sequence[_Part]) -> dict[str, Any]:
     """Calls to hosted models in all, those that the ledger answers, and what the others may cost."""
     hosted = [part for part in parts if part.hosted is not None]
-    calls = audit_cost(len(selection.rubric.tasks), len(selection.rubric.criteria), selection.workspace.audit.probes)
-    each = {stage: cost.calls for stage, cost in zip(_STAGES, calls, strict=True)}
+    each = {stage: _stage_cost(selection, stage, TokenUsage()).calls for stage in _STAGES}
     held: Mapping[tuple[Stage, str], int] = {}
     if hosted and _ledger_file(selection) is not None:
         with Door(selection.workspace.door) as door:
@@ -260,10 +248,16 @@ def _ledger_file(selection: Selection) -> str | None:
 def _line(selection: Selection, door: Door, part: _Part) -> _Line:
     usual = part.usual
     tokens = TokenUsage(usual.input_tokens, usual.output_tokens, usual.input_tokens, usual.output_tokens)
-    audit = selection.workspace.audit
-    stages = audit_cost(len(selection.rubric.tasks), len(selection.rubric.criteria), audit.probes, tokens)
-    cost = stages[_STAGES.index(part.stage)]
+    cost = _stage_cost(selection, part.stage, tokens)
     return _Line(cost, _usd(door, part, cost.calls, usual), _seconds(selection.rubric, door, part, cost))
+
+
+def _stage_cost(selection: Selection, stage: Stage, tokens: TokenUsage) -> StageCost:
+    """A stage of the selected audit, that of one pair."""
+    rubric, audit = selection.rubric, selection.workspace.audit
+    responses = audit.passive_responses if selection.baselines else 0
+    stages = audit_cost(len(rubric.tasks), len(rubric.criteria), audit.probes, tokens, responses)
+    return stages[_STAGES.index(stage)]
 
 
 def _usd(door: Door, part: _Part, calls: int, usual: _Usual) -> Decimal | None:
@@ -348,6 +342,7 @@ def _settings(selection: Selection, door: Door, parts: Sequence[_Part]) -> dict[
         "criteria": len(selection.rubric.criteria),
         "tasks": len(selection.rubric.tasks),
         "probes": selection.workspace.audit.probes,
+        "passive_responses": selection.workspace.audit.passive_responses if selection.baselines else 0,
         "pairs": [
             {"generator": models[generator].model, "verifier": models[verifier].model}
             for generator, verifier in selection.pairs
@@ -435,6 +430,10 @@ def _show(selection: Selection, document: Mapping[str, Any]) -> None:
         f"{settings['benchmark']}: {settings['criteria']} criteria × {settings['tasks']} tasks × 2 directions × "
         f"{settings['probes']} probes, {len(selection.pairs)} pair{'s' if len(selection.pairs) > 1 else ''}"
     )
+    if selection.baselines:
+        output.say(
+            f"Passive baselines: 2 × {settings['passive_responses']} responses to each task, among the calls below"
+        )
     output.say()
     rows = [_cells(row, document["seconds"][row["stage"]]) for row in (*document["plan"], document["total"])]
     output.print_table((*_COLUMNS, "time"), rows, right=range(1, 6))

@@ -37,6 +37,8 @@ def run(benchmark: str | None, pair: str | None, *, out: Path | None, as_json: b
             if out is not None:
                 output.write_file(out, lake.read_text("audit_report", PAGE, **cell.dims).encode("utf-8"))
                 rows[-1]["report"] = str(out)
+        for name in dict.fromkeys(name for name, _ in cells):
+            runner.compare_cells(name)
     if as_json:
         output.print_json({"reports": rows})
     else:

@@ -7,7 +7,7 @@ command line. Not here: the shape of radar.yaml and where it is found (`config.p
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -60,6 +60,7 @@ class AuditOptions:
     budget: float | None = None
     human: str | None = None
     raters: Raters = "all"
+    baselines: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,8 @@ class Selection:
     notes: tuple[str, ...]
     #: The file of the small workspace that must be written before it can be worked on; None for somebody's own.
     implicit_file: Path | None
+    #: Whether the passive baselines are made too.
+    baselines: bool = False
 
     def save(self) -> None:
         """Write the small workspace, if this is one."""
@@ -111,7 +114,7 @@ def select(options: AuditOptions) -> Selection:
         verifiers=_union(base.verifiers, verifiers),
         audit=_audit(AuditSection() if implicit else base.audit, options).model_dump(),
         budget_usd=base.budget_usd if options.budget is None else options.budget,
-        human=_human(base, benchmark, options),
+        human=_human(base, benchmark, benchmarks, options),
     )
     pairs = tuple(pair for pair in workspace.pairs() if pair[0] in generators and pair[1] in verifiers)
     if not pairs:
@@ -126,6 +129,7 @@ def select(options: AuditOptions) -> Selection:
         pairs=pairs,
         notes=tuple(notes),
         implicit_file=(file or workspace.root / IMPLICIT_FOLDER / CONFIG_NAME) if implicit else None,
+        baselines=options.baselines,
     )
 
 
@@ -211,9 +215,11 @@ def _union(first: Sequence[str], second: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([*first, *second]))
 
 
-def _human(base: Workspace, benchmark: str, options: AuditOptions) -> dict[str, Any]:
-    """The workspace's sources of human correlations, with that of `--human` for this benchmark."""
-    known: dict[str, Any] = {name: section and section.model_dump() for name, section in base.human.items()}
+def _human(base: Workspace, benchmark: str, benchmarks: Container[str], options: AuditOptions) -> dict[str, Any]:
+    """The sources of human correlations of the benchmarks that are there, with that of `--human` for this one."""
+    known: dict[str, Any] = {
+        name: section and section.model_dump() for name, section in base.human.items() if name in benchmarks
+    }
     if options.human is not None:
         source = named_source(options.human, options.raters)
         file = None if source.file is None else _relative(source.file, base.root)

@@ -33,20 +33,26 @@ class StageCost:
         return self.input_tokens + self.output_tokens
 
 
-def audit_cost(tasks: int, criteria: int, probes: int, usage: TokenUsage | None = None) -> tuple[StageCost, StageCost]:
+def audit_cost(
+    tasks: int, criteria: int, probes: int, usage: TokenUsage | None = None, responses: int = 0
+) -> tuple[StageCost, StageCost]:
     """Stages `generation` and `verification` of an audit with `probes` per (task, criterion, direction).
 
-    Generation makes T·n·2·N probes; verification scores each of them on all n criteria, one call per score.
+    Generation makes T·n·2·N probes; verification scores each of them on all n criteria, one call per score. With
+    `responses` per task and passive baseline the calls of the baselines are among them.
 
     >>> [stage.calls for stage in audit_cost(tasks=5, criteria=5, probes=3)]
     [150, 750]
+    >>> [stage.calls for stage in audit_cost(tasks=5, criteria=5, probes=3, responses=10)]
+    [250, 1250]
     """
     for name, value in (("tasks", tasks), ("criteria", criteria), ("probes", probes)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1, but is {value}")
     use = usage or TokenUsage()
-    generated = tasks * criteria * 2 * probes
-    judged = generated * criteria
+    passive, passive_judged = passive_calls(tasks, criteria, responses)
+    generated = tasks * criteria * 2 * probes + passive
+    judged = tasks * criteria * 2 * probes * criteria + passive_judged
     return (
         StageCost("generation", generated, generated * use.generator_input, generated * use.generator_output),
         StageCost("verification", judged, judged * use.verifier_input, judged * use.verifier_output),

@@ -36,7 +36,7 @@ from radar_dagster.tables import COUPLING_TABLES, SCHEMAS
 pytestmark = pytest.mark.slow
 
 RADAR = Path(sys.executable).with_name("radar")
-COMMANDS = ["init", "audit", "plan", "coupling", "trace", "report", "check", "sql", "dev"]
+COMMANDS = ["init", "audit", "plan", "coupling", "validate", "trace", "report", "check", "sql", "dev"]
 PAIR = "editor~reader"
 
 
@@ -185,6 +185,32 @@ def test_an_audit_prints_one_document_and_exits_with_its_verdict(audited: tuple[
     assert document["notes"] == []
     assert "editor writes the probes" in outcome.err
     assert "Warning" not in outcome.err
+
+
+def test_an_audit_of_ones_own_rubric_is_compared_with_ones_own_ratings(audited: tuple[Path, Outcome]) -> None:
+    folder, outcome = audited
+    ratings = pd.DataFrame({"accuracy": range(1, 13), "clarity": [2, 1] * 6, "Length": [5, 4, 3, 2, 1, 5] * 2})
+    ratings.to_csv(folder / "ratings.csv", index=False)
+    again = called("audit", "desk.yaml", "--probes", "2", "--human", "ratings.csv", "--json", cwd=folder).document
+    human = {(row["criterion_a"], row["criterion_b"]): row["pearson_r"] for row in again["human_correlations"]}
+    assert human["accuracy", "length"] == pytest.approx(ratings["accuracy"].corr(ratings["Length"]))
+    (row,) = again["validation"]
+    assert row["pairs_used"] == sum(pair["sym"] is not None for pair in again["criterion_pairs"])
+    assert again["leakage"] == outcome.document["leakage"]  # what people say moves no number of the audit
+    assert load_workspace(folder / ".radar" / "radar.yaml").human_section("desk") is not None
+    page = Path(again["report"]).read_text()
+    assert "ratings.csv" in page
+    told = called("report", "desk", PAIR, cwd=folder)  # the source is remembered
+    assert told.code == 0
+    assert "ratings.csv" in Path(again["report"]).read_text()
+
+    strangers = ratings.set_axis(["beauty", "wit", "charm"], axis=1)
+    strangers.to_csv(folder / "strangers.csv", index=False)
+    refused = called("audit", "desk.yaml", "--human", "strangers.csv", cwd=folder)
+    assert refused.code == 2
+    for name in ("'accuracy'", "'clarity'", "'length'", "'beauty'", "'wit'", "'charm'"):
+        assert name in refused.err
+    assert "Traceback" not in refused.err
 
 
 def test_the_folder_holds_the_page_every_table_and_the_document(audited: tuple[Path, Outcome]) -> None:

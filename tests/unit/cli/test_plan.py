@@ -81,6 +81,23 @@ def test_the_columns_are_the_contracts_and_offline_models_cost_nothing(
     assert any("no provider to bill" in note for note in document["notes"])
 
 
+def test_the_passive_baselines_are_planned_when_they_are_asked_for(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """T = 2, n = 3, N = 3: 36 probes and 108 scores; M = 10: 2·T·M = 40 responses more, each scored on n criteria."""
+    name = rubric(here, criteria=3, tasks=2)
+    calls = {
+        baselines: {
+            row["stage"]: row["calls"] for row in planned(capsys, AuditOptions(name, baselines=baselines))["plan"]
+        }
+        for baselines in (False, True)
+    }
+    assert calls == {
+        False: {"generation": 36, "verification": 108},
+        True: {"generation": 36 + 40, "verification": 108 + 120},
+    }
+
+
 def test_a_model_of_unknown_price_makes_its_stage_and_the_total_null_not_zero(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

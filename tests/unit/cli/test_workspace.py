@@ -74,9 +74,12 @@ def test_every_audit_adds_its_rubric_and_models_but_its_settings_are_its_own(her
 
 
 def test_a_rubric_that_is_gone_does_not_break_the_small_workspace(here: Path) -> None:
-    select(AuditOptions("mine.yaml")).save()
+    (here / "ratings.csv").write_text("a,b\n1,2\n")
+    select(AuditOptions("mine.yaml", human="ratings.csv")).save()
     (here / "mine.yaml").unlink()
-    assert "mine" not in select(AuditOptions("helpsteer2")).workspace.benchmarks
+    workspace = select(AuditOptions("helpsteer2")).workspace
+    assert "mine" not in workspace.benchmarks
+    assert workspace.human == {}
 
 
 def test_task_ids_of_one_benchmark_are_not_written_where_others_would_trip_over_them(here: Path) -> None:
