@@ -18,11 +18,14 @@ from radar_dagster.models.naming import ModelSpec
 from radar_dagster.partitions import Pair, multi_key
 from radar_dagster.runs import Runner
 from radar_dagster.stats.settings import CouplingSettings, Reading
-from radar_dagster.tables import COUPLING_TABLES
+from radar_dagster.tables import COUPLING_TABLES, GRID_TABLES
 
 pytestmark = pytest.mark.slow
 
 CAREFUL, BLIND, LOSSY = Pair("writer", "careful"), Pair("writer", "blind"), Pair("writer", "lossy")
+
+#: What follows from the scores of a cell.
+ANALYSED = (*COUPLING_TABLES, "validation", "probe_budget")
 
 
 @pytest.fixture
@@ -84,7 +87,7 @@ def materialise(workspace: Workspace, instance: dg.DagsterInstance, asset: str, 
 def test_an_audit_in_one_run_makes_every_table_and_the_planted_numbers(audited: Audited) -> None:
     result = audited.results[CAREFUL]
     assert result.success
-    assert materialised(result) == {"scores", *COUPLING_TABLES, "audit_report"}
+    assert materialised(result) == {"scores", *ANALYSED, "audit_report"}
     assert all(evaluation.passed for evaluation in result.get_asset_check_evaluations())
     leakage = Lake(audited.workspace.store_url).read("leakage", benchmark="letters", pair=CAREFUL.key)
     found = leakage.set_index(["source", "target"])["leakage"]
@@ -95,7 +98,7 @@ def test_an_audit_in_one_run_makes_every_table_and_the_planted_numbers(audited: 
 def test_every_record_of_a_check_names_its_partition(audited: Audited) -> None:
     evaluations = audited.results[CAREFUL].get_asset_check_evaluations()
     assert {e.check_name for e in evaluations} == {
-        "ok_share_gate", "scores_expectations", "self_effect_gate", "coupling_is_sound",
+        "ok_share_gate", "scores_expectations", "self_effect_gate", "coupling_is_sound", "enough_pairs_to_compare",
     }  # fmt: skip
     assert {e.metadata["partition"].value for e in evaluations} == {f"letters|{CAREFUL.key}"}
 
@@ -109,7 +112,7 @@ def test_in_one_run_lost_scores_stop_what_is_downstream(audited: Audited) -> Non
 def test_in_one_run_a_judge_that_sees_nothing_stops_the_report(audited: Audited) -> None:
     result = audited.results[BLIND]
     assert not result.success
-    assert materialised(result) == {"scores", *COUPLING_TABLES}
+    assert materialised(result) == {"scores", *ANALYSED}  # what is compared with people says that there is too little
 
 
 @pytest.mark.parametrize("pair", [BLIND, LOSSY])
@@ -227,8 +230,9 @@ def test_a_changed_criterion_makes_exactly_its_benchmarks_partitions_stale(
     observe(workspace, instance)
     assert stale(workspace, instance) == {("rubric", "letters")}, "Dagster shows the first stale step of a chain"
     run(workspace, instance, jobs.LOAD_RUBRICS, "letters")
-    assert stale(workspace, instance) == {("probes", "letters|writer")} | {
-        (table, f"letters|{CAREFUL.key}") for table in ("scores", *COUPLING_TABLES, "audit_report")
+    of_the_benchmark = {(table, "letters") for table in GRID_TABLES}
+    assert stale(workspace, instance) == {("probes", "letters|writer")} | of_the_benchmark | {
+        (table, f"letters|{CAREFUL.key}") for table in ("scores", *ANALYSED, "audit_report")
     }
 
     path.write_text(f"# only a comment\n{path.read_text().replace('in very few words', 'in few words')}")
