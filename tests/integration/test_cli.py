@@ -187,8 +187,11 @@ def test_an_audit_prints_one_document_and_exits_with_its_verdict(audited: tuple[
     assert "Warning" not in outcome.err
 
 
-def test_an_audit_of_ones_own_rubric_is_compared_with_ones_own_ratings(audited: tuple[Path, Outcome]) -> None:
-    folder, outcome = audited
+def test_an_audit_of_ones_own_rubric_is_compared_with_ones_own_ratings(
+    audited: tuple[Path, Outcome], tmp_path: Path
+) -> None:
+    original, outcome = audited
+    folder = Path(shutil.copytree(original, tmp_path / "own"))
     ratings = pd.DataFrame({"accuracy": range(1, 13), "clarity": [2, 1] * 6, "Length": [5, 4, 3, 2, 1, 5] * 2})
     ratings.to_csv(folder / "ratings.csv", index=False)
     again = called("audit", "desk.yaml", "--probes", "2", "--human", "ratings.csv", "--json", cwd=folder).document
