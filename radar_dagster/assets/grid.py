@@ -4,11 +4,13 @@ Here: gathering the cells with SQL over the lake. Not here: means and spreads (`
 (`validation.py`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import Any
 
 import dagster as dg
 import duckdb
+import numpy as np
 import pandas as pd
 
 from radar_dagster.assets.common import (
@@ -31,15 +33,15 @@ from radar_dagster.resources.lake import LakeIOManager
 from radar_dagster.rubric.model import Rubric
 from radar_dagster.rubric.rows import rubric_from_frame
 from radar_dagster.stats.grid import average_over_cells
+from radar_dagster.stats.validation import matrix_of, validation_table
 from radar_dagster.tables import GRID_AGREEMENT, GRID_TABLES
 
 GRID_PAGE = "grid.html"
 
 #: Whenever a cell changes. One that a gate stopped is a finding too, and one that was never audited must not hold the
 #: others back; but without any there is no grid, so a new rubric alone asks for nothing.
-_CELLS = ("criterion_pairs", "validation")
 _WHEN_A_CELL_CHANGES = (
-    dg.AutomationCondition.any_deps_updated().allow(dg.AssetSelection.assets(*_CELLS)).since_last_handled()
+    dg.AutomationCondition.any_deps_updated().allow(dg.AssetSelection.assets("criterion_pairs")).since_last_handled()
     & ~dg.AutomationCondition.any_deps_in_progress()
     & ~dg.AutomationCondition.in_progress()
 )
@@ -55,15 +57,15 @@ _DESCRIPTIONS = {
 
 def grid_assets(workspace: Workspace, partitions: Partitions) -> list[dg.AssetsDefinition]:
     """One multi-asset: `coupling_grid` and `grid_agreement`."""
-    thresholds = workspace.audit.coupling.thresholds
-    version = code_version(2, thresholds.model_dump(mode="json"))
+    settings = workspace.audit.coupling
+    version = code_version(3, settings.thresholds.model_dump(mode="json"), settings.seed)
     of_the_benchmark = dg.MultiToSingleDimensionPartitionMapping(BENCHMARK)
 
     @dg.multi_asset(
         name="grid",
         partitions_def=partitions.benchmark,
-        ins={"rubric": dg.AssetIn()},
-        deps=[dg.AssetDep(name, partition_mapping=of_the_benchmark) for name in _CELLS],
+        ins={"rubric": dg.AssetIn(), "human_correlations": dg.AssetIn()},
+        deps=[dg.AssetDep("criterion_pairs", partition_mapping=of_the_benchmark)],
         outs={
             table: dg.AssetOut(
                 io_manager_key=IO_MANAGER,
@@ -79,14 +81,18 @@ def grid_assets(workspace: Workspace, partitions: Partitions) -> list[dg.AssetsD
         },
     )
     def grid(
-        context: dg.AssetExecutionContext, lake: dg.ResourceParam[LakeIOManager], rubric: pd.DataFrame
+        context: dg.AssetExecutionContext,
+        lake: dg.ResourceParam[LakeIOManager],
+        rubric: pd.DataFrame,
+        human_correlations: pd.DataFrame,
     ) -> Iterator[dg.Output[pd.DataFrame]]:
         benchmark = context.partition_key
         loaded = rubric_from_frame(benchmark, rubric)
-        pairs, agreements = read_cells(lake.lake, benchmark, loaded)
+        cells = read_cells(lake.lake, benchmark, loaded)
+        human = matrix_of(human_correlations, "pearson_r", [criterion.id for criterion in loaded.criteria])
         frames = {
-            "coupling_grid": average_over_cells([cell for _, cell in pairs.groupby("pair")], thresholds),
-            "grid_agreement": agreement_of_cells(workspace, agreements, set(pairs["pair"])),
+            "coupling_grid": average_over_cells(list(cells.values()), settings.thresholds),
+            "grid_agreement": agreement_of_cells(workspace, cells, loaded, human),
         }
         pictures = grid_pictures(loaded, frames)
         page = write_page(lake.lake, GridData(loaded, benchmark, frames, _rule_based(workspace)))
@@ -109,59 +115,51 @@ def _rule_based(workspace: Workspace) -> tuple[str, ...]:
     return tuple(alias for alias in aliases if is_rule_based(workspace.models[alias]))
 
 
-def read_cells(lake: Lake, benchmark: str, rubric: Rubric) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """criterion_pairs and RADAR's validation of every cell that was judged with this version of the rubric.
+def read_cells(lake: Lake, benchmark: str, rubric: Rubric) -> dict[str, pd.DataFrame]:
+    """Pair -> criterion_pairs of every cell that was judged with this version of the rubric, sorted by pair.
 
-    Each row has its `pair`; cells are sorted, their pairs in the rubric's order. BadInputError when there is no cell.
+    The rows of a cell come in the rubric's order. BadInputError when there is no cell.
     """
     with duckdb.connect() as connection:
-        there = lake.create_views(connection)
-        if not {"scores", "criterion_pairs"} <= set(there):
+        if not {"scores", "criterion_pairs"} <= set(lake.create_views(connection)):
             raise BadInputError(f"no cell of {benchmark} was audited yet: run the audit first")
-        current = (
-            "pair IN (SELECT pair FROM scores WHERE benchmark = $benchmark GROUP BY pair "
-            "HAVING min(rubric_version) = $version AND max(rubric_version) = $version)"
-        )
-        parameters = {"benchmark": benchmark, "version": rubric.version}
         pairs = connection.execute(
-            f"SELECT * FROM criterion_pairs WHERE benchmark = $benchmark AND {current}", parameters
+            "SELECT * FROM criterion_pairs WHERE benchmark = $benchmark AND pair IN (SELECT pair FROM scores WHERE "
+            "benchmark = $benchmark GROUP BY pair HAVING min(rubric_version) = $version "
+            "AND max(rubric_version) = $version)",
+            {"benchmark": benchmark, "version": rubric.version},
         ).df()
-        if pairs.empty:
-            raise BadInputError(
-                f"no cell of {benchmark} was audited with this version of the rubric ({rubric.version})"
-            )
-        pairs = _in_order(pairs, rubric)
-        if "validation" not in there:
-            return pairs, pd.DataFrame(columns=["pair"])
-        agreements = connection.execute(
-            f"SELECT * FROM validation WHERE benchmark = $benchmark AND method = $method AND {current}",
-            {**parameters, "method": RADAR},
-        ).df()
-    return pairs, agreements
-
-
-def _in_order(pairs: pd.DataFrame, rubric: Rubric) -> pd.DataFrame:
-    """A query's rows come in any order; equal cells must make equal tables."""
+    if pairs.empty:
+        raise BadInputError(f"no cell of {benchmark} was audited with this version of the rubric ({rubric.version})")
+    # A query's rows come in any order; equal cells must make equal tables.
     place = {criterion.id: position for position, criterion in enumerate(rubric.criteria)}
-    names = ["pair", "criterion_a", "criterion_b"]
-    return pairs.sort_values(names, key=lambda column: column if column.name == "pair" else column.map(place))
+    ordered = pairs.sort_values(["criterion_a", "criterion_b"], key=lambda column: column.map(place))
+    return {str(pair): cell for pair, cell in ordered.groupby("pair")}
 
 
-def agreement_of_cells(workspace: Workspace, agreements: pd.DataFrame, audited: set[str]) -> pd.DataFrame:
-    """Every generator × verifier of the workspace as a row of GRID_AGREEMENT; what is no cell says so."""
-    known = {row["pair"]: row for row in agreements.to_dict("records")}
-    cells = {Pair(*pair).key for pair in workspace.pairs()}
-    rows = []
-    for generator in workspace.generators:
-        for verifier in workspace.verifiers:
-            key = Pair(generator, verifier).key
-            row = {"generator": generator, "verifier": verifier, **known.get(key, {})}
-            if key not in cells:
-                row = {**row, "detail": "self_pair: a judge prefers its own text"}
-            elif key not in known:
-                why = "not_validated: audited, but not compared" if key in audited else "not_audited"
-                row = {**row, "detail": why}
-            rows.append(row)
+def agreement_of_cells(
+    workspace: Workspace, cells: Mapping[str, pd.DataFrame], rubric: Rubric, human: np.ndarray
+) -> pd.DataFrame:
+    """Every generator × verifier of the workspace as a row of GRID_AGREEMENT; what is no cell says so.
+
+    All cells are compared with the same `human` matrix (n, n) in the rubric's order, whatever theirs was compared with
+    when it was audited.
+    """
+    criteria = [criterion.id for criterion in rubric.criteria]
+    configured = {Pair(*pair).key for pair in workspace.pairs()}
+    rows: list[dict[str, Any]] = []
+    for generator, verifier in product(workspace.generators, workspace.verifiers):
+        key = Pair(generator, verifier).key
+        row: dict[str, Any] = {"generator": generator, "verifier": verifier}
+        if key not in configured:
+            row["detail"] = "self_pair: a judge prefers its own text"
+        elif key not in cells:
+            row["detail"] = "not_audited"
+        else:
+            rng = np.random.default_rng(workspace.audit.coupling.seed)
+            table = validation_table({RADAR: matrix_of(cells[key], "sym", criteria)}, human, rng)
+            row |= {str(name): value for name, value in table.iloc[0].drop("method").items()}
+        rows.append(row)
     frame = pd.DataFrame(rows, columns=GRID_AGREEMENT.names)
     numbers = ["pearson", "spearman", "kendall", "mae", "p_permutation"]
     detail = frame["detail"].astype(object).where(frame["detail"].notna(), None)

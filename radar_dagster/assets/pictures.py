@@ -76,7 +76,7 @@ def grid_pictures(rubric: Rubric, tables: Mapping[str, pd.DataFrame]) -> dict[st
 
     grid, cells = tables["coupling_grid"], tables["grid_agreement"]
     values = grid.rename(columns={"sym": "value"})
-    title = f"SymCoupling, mean over cells ({int(grid['cells'].max())})"
+    title = "SymCoupling, mean over the cells that could measure it"
     sym = picture_markdown(pair_heatmap(values, display_names(rubric), title), title)
     by_cell = picture_markdown(agreement_heatmap(cells, "pearson"), "Pearson with people, generators as rows")
     return {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from radar_dagster.cli.plan import held_calls, hosted_part
 from radar_dagster.cli.spending import spending
 from radar_dagster.cli.workspace import AuditOptions, Selection, select
 from radar_dagster.errors import RadarError
-from radar_dagster.inputs.human import check_source, configured_source
+from radar_dagster.inputs.human import configured_source, source_notes
 from radar_dagster.lake import Lake
 from radar_dagster.models.door import Door
 from radar_dagster.models.hosted import HostedModel
@@ -42,7 +43,7 @@ from radar_dagster.tables import VALIDATION_TABLES
 
 def run(options: AuditOptions, *, fresh: bool, yes: bool, out: Path | None, as_json: bool) -> int:
     """Audit each selected pair, show it, check the data, write; the exit code is the worst of the pairs' verdicts."""
-    selection = select(options)
+    selection = _with_notes_on_people(select(options))
     if out is not None:
         output.check_folder(out)
     workspace = selection.workspace
@@ -83,6 +84,15 @@ def _grid_page(lake: Lake, benchmark: str) -> str:
     return lake.path("coupling_grid", {BENCHMARK: benchmark}, GRID_PAGE)
 
 
+def _with_notes_on_people(selection: Selection) -> Selection:
+    """What of a source of human correlations is used and what is left aside, told before anything is spent."""
+    source = configured_source(selection.workspace, selection.benchmark)
+    if source is None:
+        return selection
+    notes = source_notes(source, [criterion.id for criterion in selection.rubric.criteria])
+    return replace(selection, notes=(*selection.notes, *notes))
+
+
 @contextmanager
 def _accounted(selection: Selection, runner: Runner) -> Iterator[None]:
     """However the audit ends, tell what its hosted models have cost; after Ctrl-C, also how to go on."""
@@ -106,9 +116,6 @@ def _tell_spending(selection: Selection, runner: Runner) -> None:
 
 def _before_the_first_call(selection: Selection, *, fresh: bool, yes: bool) -> None:
     """Whatever can be known to go wrong goes wrong here, where nothing is paid yet; asks before money is spent."""
-    source = configured_source(selection.workspace, selection.benchmark)
-    if source is not None:
-        check_source(source, [criterion.id for criterion in selection.rubric.criteria])
     generators, verifiers = zip(*selection.pairs, strict=True)
     with Door(selection.workspace.door) as door:
         with output.results_only():
@@ -272,9 +279,10 @@ def _together(results: Sequence[_Result]) -> dict[str, Any]:
     if len(documents) == 1:
         return documents[0]
     merged: dict[str, Any] = {}
-    for key, first in documents[0].items():
-        values = [document[key] for document in documents]
-        if isinstance(first, list) and key != "stopped_by":
+    # A pair may lack a table that another has: baselines are made for some pairs only.
+    for key in dict.fromkeys(key for document in documents for key in document):
+        values = [document.get(key, []) for document in documents]
+        if isinstance(values[0], list) and key != "stopped_by":
             merged[key] = [
                 {**row, "pair": result.pair} for result, rows in zip(results, values, strict=True) for row in rows
             ]

@@ -212,7 +212,7 @@ def show_agreement(tables: Mapping[str, pd.DataFrame]) -> None:
     for detail in dict.fromkeys(row["detail"] for row in found if row["detail"]):
         output.say(f"  {detail}")
     curve = tables.get("probe_budget")
-    if curve is not None and len(curve) > 1:
+    if curve is not None and len(curve) > 1 and curve["pearson"].notna().any():
         output.say(f"  {budget_sentence(output.rows(curve))}")
 
 

@@ -85,18 +85,18 @@ def human_table(
             ratings.frame.to_numpy(), list(map(str, ratings.frame.columns)), rng_seed=rng_seed, confidence=confidence
         )
         found = found.assign(raters=ratings.raters, source=str(source.file))
-        return found[HUMAN_CORRELATIONS.names], (*ratings.notes, *_about_pairs(found))
+        return found[HUMAN_CORRELATIONS.names], (*ratings.notes, *_about_pairs(ratings.frame.shape[1]))
     return found[HUMAN_CORRELATIONS.names], tuple(_about_absent(found, criteria))
 
 
-def check_source(source: HumanSource, criteria: Sequence[str]) -> None:
-    """Raise what `human_table` would raise, without computing anything."""
+def source_notes(source: HumanSource, criteria: Sequence[str]) -> tuple[str, ...]:
+    """The notes of `human_table`, and its errors, without computing anything."""
     if source.file is None:
-        _published(str(source.published), criteria)
-    elif is_pair_file(source.file):
-        read_human_pairs(source.file, criteria)
-    else:
-        read_ratings(source.file, raters=source.raters, columns=source.columns, criteria=criteria)
+        return tuple(_about_absent(_published(str(source.published), criteria), criteria))
+    if is_pair_file(source.file):
+        return tuple(_about_absent(read_human_pairs(source.file, criteria), criteria))
+    ratings = read_ratings(source.file, raters=source.raters, columns=source.columns, criteria=criteria)
+    return (*ratings.notes, *_about_pairs(ratings.frame.shape[1]))
 
 
 def _published(benchmark: str, criteria: Sequence[str]) -> pd.DataFrame:
@@ -132,6 +132,6 @@ def _about_absent(found: pd.DataFrame, criteria: Sequence[str]) -> list[str]:
     return notes
 
 
-def _about_pairs(found: pd.DataFrame) -> list[str]:
+def _about_pairs(rated: int) -> list[str]:
     """What `read_ratings` can't know: that one criterion alone makes no pair."""
-    return [] if len(found) else ["only one criterion has ratings, so there is no correlation"]
+    return [] if rated > 1 else ["only one criterion has ratings, so there is no correlation"]

@@ -15,7 +15,7 @@ import pandas as pd
 
 from radar_dagster.errors import BadInputError
 from radar_dagster.inputs.cells import Faults, parse_column, parse_name, parse_number
-from radar_dagster.inputs.matching import key_of, listed
+from radar_dagster.inputs.matching import key_of, listed, same_name
 from radar_dagster.inputs.raw import RawTable, column_names, read_columns, readable
 from radar_dagster.stats.cell import FloatArray
 
@@ -60,7 +60,11 @@ def read_pair_values(path: Path) -> pd.DataFrame:
         directed = "sym" not in names and set(_DIRECTED) <= set(names)
         values = list(_DIRECTED) if directed else ["sym"]
         table = read_columns(path, _required(path, names, values, "; or both leakage_ab and leakage_ba"), _MEASURED)
-    frame = _frame(table, dict.fromkeys(values, parse_number), str)
+    frame = _frame(table, dict.fromkeys(values, parse_number), same_name)
+    # One criterion that is spelled in two ways would be two, each without most of its pairs.
+    spelled: dict[str, str] = {}
+    for side in _CRITERIA:
+        frame[side] = [spelled.setdefault(same_name(name), name) for name in frame[side]]
     frame["sym"] = frame[values].mean(axis=1, skipna=False)
     return frame[[*_CRITERIA, "sym"]]
 

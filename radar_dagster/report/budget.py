@@ -85,9 +85,10 @@ def budget_takeaway(fewer: Sequence[Record], whole: float | None, probes: int, r
             f"Not by this measure: with fewer than {probes} probes {_EACH}, agreement with {reference} either moves by "
             f"more than {NEAR} or differs by more than {STEADY} from one subset to the next."
         )
+    alone = "For the agreement with people alone, " if reference == "people" else ""
     found = (
-        f"{count(int(enough['probes']), 'probe')} {_EACH} would have told much the same: Pearson with {reference} is "
-        f"{figure(enough['pearson'])} ± {figure(enough['pearson_sd'])} over {enough['subsets']} random subsets"
+        f"{alone}{count(int(enough['probes']), 'probe')} {_EACH} would have told much the same: Pearson with {reference} "
+        f"is {figure(enough['pearson'])} ± {figure(enough['pearson_sd'])} over {enough['subsets']} random subsets"
     )
     return f"{found}, and {figure(whole)} with all {probes}." if reference == "people" else f"{found} of the {probes}."
 

@@ -94,8 +94,8 @@ class GridPair:
 
     @property
     def is_shared(self) -> bool:
-        """Whether every cell reads the pair as the means do."""
-        return self.same_reading == self.cells
+        """Whether every cell that could measure the pair reads it as the means do."""
+        return 0 < self.cells_reliable == self.same_reading
 
 
 def _grid_pair(row: Record) -> GridPair:
@@ -121,9 +121,14 @@ def takeaway(data: GridData) -> str:
             "Only one cell was audited, so what the rubric does and what these models do can’t be told apart: audit "
             "the same rubric with another judge or generator."
         )
-    shared = [pair for pair in data.pairs if pair.is_shared and pair.reading in _COUPLED]
+    measured = [pair for pair in data.pairs if pair.cells_reliable]
+    if not measured:
+        return "No cell could measure any pair, so nothing is known of the rubric."
+    shared = [pair for pair in measured if pair.is_shared and pair.reading in _COUPLED]
     cells = f"all {data.audited} cells" if data.audited > 2 else "both cells"
-    if all(pair.is_shared and pair.reading == Reading.SEPARABLE for pair in data.pairs):
+    if any(pair.cells_reliable < pair.cells for pair in (shared or measured)):
+        cells = "every cell that could measure it"
+    if len(measured) == len(data.pairs) and all(p.is_shared and p.reading == Reading.SEPARABLE for p in measured):
         return f"In {cells}, all criteria are independent of each other."
     if not shared:
         return f"No coupling has the same reading in {cells}: what moves together here depends on the models."
@@ -136,7 +141,7 @@ def details(data: GridData) -> Iterator[str]:
     """What depends on the models, what is independent everywhere, and what no cell could measure; sentences."""
     if data.audited < 2:
         return
-    split = [pair for pair in data.pairs if not pair.is_shared]
+    split = [pair for pair in data.pairs if pair.cells_reliable and not pair.is_shared]
     if split:
         named = [f"{data.names[pair.a]} with {data.names[pair.b]}" for pair in _strongest_first(split)]
         reads, they = ("reads", "it depends") if len(split) == 1 else ("read", "they depend")
@@ -145,10 +150,10 @@ def details(data: GridData) -> Iterator[str]:
             f"noise of few probes: {listed(named, _NAMED)}."
         )
     else:
-        yield "Every pair has the same reading in all cells."
+        yield "Every pair has the same reading in all cells that could measure it."
     apart = sum(pair.is_shared and pair.reading == Reading.SEPARABLE for pair in data.pairs)
     if apart:
-        yield f"{count(apart, 'pair')} {'is' if apart == 1 else 'are'} independent in every cell."
+        yield f"{count(apart, 'pair')} {'is' if apart == 1 else 'are'} independent in every cell that could measure it."
     lost = sum(pair.cells_reliable == 0 for pair in data.pairs)
     if lost:
         yield f"{count(lost, 'pair')} could not be measured in any cell."
@@ -281,9 +286,11 @@ def _grid_row(pair: GridPair, names: Mapping[str, str], axis: Axis) -> GridRow:
 
 
 def _same(pair: GridPair) -> str:
-    told = f"same reading in {pair.same_reading} of {count(pair.cells, 'cell')}"
+    if not pair.cells_reliable:
+        return "not measured in any cell"
+    told = f"same reading in {pair.same_reading} of {count(pair.cells_reliable, 'cell')}"
     lost = pair.cells - pair.cells_reliable
-    return f"{told}; not measured in {lost}" if lost else told
+    return f"{told}; not measured in {lost} more" if lost else told
 
 
 def _mark(pair: GridPair, axis: Axis) -> Mark:
