@@ -11,15 +11,8 @@ import dagster as dg
 import duckdb
 import pandas as pd
 
-from radar_dagster.assets.common import (
-    IO_MANAGER,
-    OWNERS,
-    code_version,
-    table_columns,
-    table_metadata,
-)
+from radar_dagster.assets.common import IO_MANAGER, OWNERS, code_version, table_columns, table_metadata
 from radar_dagster.assets.pictures import grid_pictures
-from radar_dagster.assets.validation import RADAR
 from radar_dagster.config import Workspace
 from radar_dagster.errors import BadInputError
 from radar_dagster.lake import Lake
@@ -31,6 +24,7 @@ from radar_dagster.resources.lake import LakeIOManager
 from radar_dagster.rubric.model import Rubric
 from radar_dagster.rubric.rows import rubric_from_frame
 from radar_dagster.stats.grid import average_over_cells
+from radar_dagster.stats.validation import RADAR
 from radar_dagster.tables import GRID_AGREEMENT, GRID_TABLES
 
 GRID_PAGE = "grid.html"

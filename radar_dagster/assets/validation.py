@@ -32,10 +32,8 @@ from radar_dagster.rubric.model import Rubric
 from radar_dagster.rubric.rows import rubric_from_frame
 from radar_dagster.stats.cell import cube_from_scores
 from radar_dagster.stats.probe_budget import probe_budget
-from radar_dagster.stats.validation import matrix_of, validation_table
+from radar_dagster.stats.validation import RADAR, matrix_of, validation_table
 from radar_dagster.tables import BASELINE_TABLES, HUMAN_CORRELATIONS
-
-RADAR = "radar"
 
 #: Validation does not wait for the baselines, which cost money and may never be made.
 _WITHOUT_BASELINES = FREE.replace(

@@ -27,7 +27,7 @@ from radar_dagster.stats.cell import ScoreCube, cube_from_scores
 from radar_dagster.stats.probe_budget import probe_budget
 from radar_dagster.stats.settings import CouplingSettings, Policy
 from radar_dagster.stats.states import state_rates
-from radar_dagster.stats.validation import matrix_of, validation_table
+from radar_dagster.stats.validation import RADAR, matrix_of, validation_table
 from radar_dagster.stats.verdict import decide, verdict_frame
 
 
@@ -98,7 +98,7 @@ def compare(
 ) -> dict[str, pd.DataFrame]:
     """`validation` and `probe_budget` of a cell."""
     people = matrix_of(human, "pearson_r", cube.criteria)
-    values = {"radar": matrix_of(pairs, "sym", cube.criteria)}
+    values = {RADAR: matrix_of(pairs, "sym", cube.criteria)}
     return {
         "validation": validation_table(values, people, np.random.default_rng(settings.seed)),
         "probe_budget": probe_budget(cube, settings, people),

@@ -25,7 +25,9 @@ from PIL import Image
 
 from radar_dagster.report.data import ComparedPair, records
 from radar_dagster.report.escape import markdown, one_line, shorten
+from radar_dagster.report.words import METHOD_WORDS
 from radar_dagster.report.words import figure as figure_text
+from radar_dagster.stats.passive import RRD, SYNTHETIC_CORRELATION
 
 #: Blue where scores move together, orange where they pull against each other: told apart with any colour vision.
 _TOGETHER, _AGAINST, _INK, _MUTED, _HATCH = "#2f74bd", "#b5610f", "#1d1f22", "#6c7077", "#b9b4a8"
@@ -198,10 +200,11 @@ def agreement_scatter(pairs: Sequence[ComparedPair], names: Mapping[str, str]) -
         points = [(pair.people, pair.baselines.get(method)) for pair in shown]
         known = [(x, y) for x, y in points if y is not None]
         if known:
-            ax.plot(*zip(*known, strict=True), marker, color=_AGAINST, alpha=0.6, markersize=5, label=_METHODS[method])
+            label = METHOD_WORDS[method]
+            ax.plot(*zip(*known, strict=True), marker, color=_AGAINST, alpha=0.6, markersize=5, label=label)
     for pair in shown:
         _crossed_point(ax, pair)
-    ax.plot([], [], "o", color=_TOGETHER, label=_METHODS["radar"])
+    ax.plot([], [], "o", color=_TOGETHER, label="SymCoupling")
     if len(shown) <= _NUMBERED_CRITERIA:
         for pair in shown:
             label = f"{_label(names[pair.a])} · {_label(names[pair.b])}"
@@ -221,9 +224,7 @@ def agreement_scatter(pairs: Sequence[ComparedPair], names: Mapping[str, str]) -
     return fig
 
 
-#: Method -> its name in pictures.
-_METHODS = {"radar": "SymCoupling", "synthetic_correlation": "synthetic correlation", "rrd": "RRD-style redundancy"}
-_BASELINE_MARKS = {"synthetic_correlation": "x", "rrd": "+"}
+_BASELINE_MARKS = {SYNTHETIC_CORRELATION: "x", RRD: "+"}
 
 
 def _crossed_point(ax: Axes, pair: ComparedPair) -> None:

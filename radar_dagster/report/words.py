@@ -13,8 +13,10 @@ import pandas as pd
 
 from radar_dagster.models.naming import ModelSpec, is_rule_based
 from radar_dagster.report.data import Pair, ReportData, SelfEffect, Settling
+from radar_dagster.stats.passive import RRD, SYNTHETIC_CORRELATION
 from radar_dagster.stats.settings import Reading
 from radar_dagster.stats.settling import MAX_PROBES, MIN_PROBES
+from radar_dagster.stats.validation import RADAR
 
 READING_WORDS: Mapping[str, str] = {
     Reading.CLUSTER: "counted twice",
@@ -304,9 +306,9 @@ def cost_words(spec: ModelSpec, costs: Sequence[float | None]) -> str:
 
 #: Method -> its name for readers.
 METHOD_WORDS = {
-    "radar": "RADAR",
-    "synthetic_correlation": "synthetic correlation",
-    "rrd": "RRD-style redundancy",
+    RADAR: "RADAR",
+    SYNTHETIC_CORRELATION: "synthetic correlation",
+    RRD: "RRD-style redundancy",
     "given": "these pairs",
 }
 

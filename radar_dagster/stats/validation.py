@@ -24,6 +24,9 @@ from scipy import stats
 from radar_dagster.stats.cell import FloatArray, IntArray
 from radar_dagster.stats.numbers import TOLERANCE, divide, nanmean
 
+#: How the audit's own method is called in the tables; those of the baselines are in `passive.py`.
+RADAR = "radar"
+
 #: With fewer pairs a correlation is ±1 or undefined.
 MIN_PAIRS = 3
 
