@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from radar_dagster.report.data import ComparedPair, Record, ReportData
 from radar_dagster.report.page import PAIRS_SHOWN_FLAT, Axis
 from radar_dagster.report.words import METHOD_WORDS, count, figure, listed, people_words, span
+from radar_dagster.stats.correlation import MIN_PAIRS
 from radar_dagster.stats.passive import RRD
-from radar_dagster.stats.validation import DRAWN_RELABELLINGS, EXACT_CRITERIA, MIN_PAIRS, RADAR
+from radar_dagster.stats.validation import DRAWN_RELABELLINGS, EXACT_CRITERIA, RADAR
 
 #: From this Pearson correlation on agreement is called so; below the last of them there is none.
 _STRONG, _MODERATE, _WEAK = 0.7, 0.4, 0.2
