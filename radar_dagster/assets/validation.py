@@ -44,6 +44,10 @@ _WITHOUT_BASELINES = FREE.replace(
 
 def validation_assets(workspace: Workspace, partitions: Partitions) -> list[dg.AssetsDefinition]:
     """`human_correlations`, `validation`, `probe_budget`."""
+    return [_human(workspace, partitions), _validation(workspace, partitions), _budget(workspace, partitions)]
+
+
+def _human(workspace: Workspace, partitions: Partitions) -> dg.AssetsDefinition:
     settings = workspace.audit.coupling
     sections = {name: workspace.human_section(name) for name in workspace.benchmarks}
     told = {name: section and section.model_dump(mode="json") for name, section in sections.items()}
@@ -79,6 +83,12 @@ def validation_assets(workspace: Workspace, partitions: Partitions) -> list[dg.A
         version = table_version(frame, ["criterion_a", "criterion_b", "pearson_r", "ci_low", "ci_high", "spearman"])
         return dg.Output(frame, metadata=metadata, data_version=version)
 
+    return human_correlations
+
+
+def _validation(workspace: Workspace, partitions: Partitions) -> dg.AssetsDefinition:
+    settings = workspace.audit.coupling
+
     @dg.asset(
         name="validation",
         partitions_def=partitions.pair,
@@ -113,6 +123,12 @@ def validation_assets(workspace: Workspace, partitions: Partitions) -> list[dg.A
         picture = scatter_picture(loaded, criterion_pairs, human_correlations, baselines)
         return dg.Output(table, metadata={"table": table_metadata(table), **picture})
 
+    return validation
+
+
+def _budget(workspace: Workspace, partitions: Partitions) -> dg.AssetsDefinition:
+    settings = workspace.audit.coupling
+
     @dg.asset(
         name="probe_budget",
         partitions_def=partitions.pair,
@@ -141,7 +157,7 @@ def validation_assets(workspace: Workspace, partitions: Partitions) -> list[dg.A
         table = probe_budget(cube, settings, matrix_of(human_correlations, "pearson_r", criteria))
         return dg.Output(table, metadata={"table": table_metadata(table), **budget_picture(table)})
 
-    return [human_correlations, validation, budget]
+    return budget
 
 
 def current_baselines(lake: Lake, rubric: Rubric, dims: Mapping[str, str]) -> pd.DataFrame | None:
