@@ -50,7 +50,9 @@ _DESCRIPTIONS = {
 def grid_assets(workspace: Workspace, partitions: Partitions) -> list[dg.AssetsDefinition]:
     """One multi-asset: `coupling_grid` and `grid_agreement`."""
     thresholds = workspace.audit.coupling.thresholds
-    version = code_version(2, thresholds.model_dump(mode="json"))
+    # Which cells there are, and what the page says of their models, is not in the tables that the grid reads.
+    roles = (workspace.generators, workspace.verifiers, workspace.pairs(), _rule_based(workspace))
+    version = code_version(2, thresholds.model_dump(mode="json"), *roles)
     of_the_benchmark = dg.MultiToSingleDimensionPartitionMapping(BENCHMARK)
 
     @dg.multi_asset(

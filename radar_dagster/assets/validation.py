@@ -3,7 +3,9 @@
 Not here: files of ratings (`inputs/`), the numbers themselves, and cells side by side (`grid.py`).
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import dagster as dg
@@ -49,8 +51,7 @@ def validation_assets(workspace: Workspace, partitions: Partitions) -> list[dg.A
 
 def _human(workspace: Workspace, partitions: Partitions) -> dg.AssetsDefinition:
     settings = workspace.audit.coupling
-    sections = {name: workspace.human_section(name) for name in workspace.benchmarks}
-    told = {name: section and section.model_dump(mode="json") for name, section in sections.items()}
+    sources = [_determinants(workspace, benchmark) for benchmark in workspace.benchmarks]
 
     @dg.asset(
         name="human_correlations",
@@ -60,7 +61,7 @@ def _human(workspace: Workspace, partitions: Partitions) -> dg.AssetsDefinition:
         group_name="validation",
         kinds={"csv", "parquet"},
         owners=OWNERS,
-        code_version=code_version(1, told, settings.confidence, settings.seed),
+        code_version=code_version(1, sources, settings.confidence, settings.seed),
         automation_condition=FREE,
         metadata=table_columns("human_correlations"),
         description="Pearson r between criteria over people's per-item mean ratings, published or computed from a file "
@@ -80,10 +81,20 @@ def _human(workspace: Workspace, partitions: Partitions) -> dg.AssetsDefinition:
             "notes": dg.MetadataValue.json(list(notes)),
             "table": table_metadata(frame),
         }
-        version = table_version(frame, ["criterion_a", "criterion_b", "pearson_r", "ci_low", "ci_high", "spearman"])
+        version = table_version(frame, HUMAN_CORRELATIONS.names)
         return dg.Output(frame, metadata=metadata, data_version=version)
 
     return human_correlations
+
+
+def _determinants(workspace: Workspace, benchmark: str) -> tuple[Any, ...]:
+    """What radar.yaml says of a benchmark's source, and the hash of its file, so that changed ratings show as stale."""
+    section, source = workspace.human_section(benchmark), configured_source(workspace, benchmark)
+    digest = None
+    if source is not None and source.file is not None:
+        with suppress(OSError):  # a file that can't be read stops its own asset, not all definitions
+            digest = hashlib.sha256(source.file.read_bytes()).hexdigest()
+    return benchmark, section and section.model_dump(mode="json"), digest
 
 
 def _validation(workspace: Workspace, partitions: Partitions) -> dg.AssetsDefinition:
