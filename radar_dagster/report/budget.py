@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from radar_dagster.report.agreement import UNIT, Mark
+from radar_dagster.report.charts import UNIT, Axis, Mark, spread
 from radar_dagster.report.data import Record, ReportData
-from radar_dagster.report.page import Axis
 from radar_dagster.report.words import count, figure, plus_minus
 
 #: Fewer probes would have done when their mean lies this near the whole cell and subsets differ no more than that.
@@ -110,15 +109,9 @@ def _budget_row(row: Record, pearson_axis: Axis, mae_axis: Axis, probes: int) ->
     part = int(row["probes"]) < probes
     return BudgetRow(
         probes=str(row["probes"]) if part else f"all {row['probes']}",
-        pearson=_spread(pearson_axis, row["pearson"], row["pearson_sd"]),
+        pearson=spread(pearson_axis, row["pearson"], row["pearson_sd"], "undefined"),
         spearman=plus_minus(row["spearman"], row["spearman_sd"], "undefined"),
-        mae=_spread(mae_axis, row["mae"], row["mae_sd"]),
+        mae=spread(mae_axis, row["mae"], row["mae_sd"], "undefined"),
         subsets=str(row["subsets"]) if part else "–",
         note=f"{count(int(row['probes']), 'probe')}: {row['detail']}" if row["detail"] else None,
     )
-
-
-def _spread(axis: Axis, value: float | None, sd: float | None) -> Mark:
-    if value is None or sd is None:
-        return Mark(plus_minus(value, sd, "undefined"), None, None if value is None else axis.at(value), None, None)
-    return Mark(plus_minus(value, sd, "undefined"), None, axis.at(value), axis.at(value - sd), axis.at(value + sd))

@@ -51,6 +51,11 @@ def values(column: pd.Series[Any]) -> list[Any]:
     return [None if gone else value for value, gone in zip(found, missing, strict=True)]
 
 
+def named_state(detail: str | None) -> str:
+    """The named state that a detail or a reason begins with: `too_few` of `too_few: 2 items …`; "" of None."""
+    return (detail or "").partition(":")[0]
+
+
 def display_names(rubric: Rubric) -> dict[str, str]:
     """Criterion id -> what a reader sees: its label, with the id where two criteria share a label."""
     shared = Counter(criterion.label for criterion in rubric.criteria)
