@@ -24,7 +24,7 @@ from radar_dagster.resources.lake import LakeIOManager
 from radar_dagster.rubric.model import Rubric
 from radar_dagster.rubric.rows import rubric_from_frame
 from radar_dagster.stats.grid import average_over_cells
-from radar_dagster.stats.validation import RADAR
+from radar_dagster.stats.validation import NUMBERS, RADAR
 from radar_dagster.tables import GRID_AGREEMENT, GRID_TABLES
 
 GRID_PAGE = "grid.html"
@@ -159,6 +159,5 @@ def agreement_of_cells(workspace: Workspace, agreements: pd.DataFrame, audited: 
                 row = {**row, "detail": why}
             rows.append(row)
     frame = pd.DataFrame(rows, columns=GRID_AGREEMENT.names)
-    numbers = ["pearson", "spearman", "kendall", "mae", "p_permutation"]
     detail = frame["detail"].astype(object).where(frame["detail"].notna(), None)
-    return frame.astype(dict.fromkeys(numbers, float)).astype({"pairs_used": "Int64"}).assign(detail=detail)
+    return frame.astype(dict.fromkeys(NUMBERS, float)).astype({"pairs_used": "Int64"}).assign(detail=detail)

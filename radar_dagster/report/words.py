@@ -324,8 +324,5 @@ def people_words(human: pd.DataFrame) -> str:
 def budget_sentence(curve: Sequence[Mapping[str, Any]]) -> str:
     """The probe budget in one line: Pearson at every N', with its spread over subsets."""
     reference = "people" if curve[0]["reference"] == "human" else "all probes"
-    steps = []
-    for row in curve:
-        spread = "" if row["pearson_sd"] is None else f" ± {figure(row['pearson_sd'])}"
-        steps.append(f"{row['probes']}: {figure(row['pearson'], missing='undefined')}{spread}")
+    steps = (f"{row['probes']}: {plus_minus(row['pearson'], row['pearson_sd'], 'undefined')}" for row in curve)
     return f"Pearson with {reference} by probes per task, criterion and direction: {', '.join(steps)}"

@@ -48,6 +48,10 @@ class Agreement:
     detail: str | None
 
 
+#: The fields of an Agreement that may be unknown.
+NUMBERS = ("pearson", "spearman", "kendall", "mae", "p_permutation")
+
+
 def agreement(values: FloatArray, reference: FloatArray, rng: np.random.Generator | None = None) -> Agreement:
     """Compare two symmetric matrices (n, n) over the pairs i < j in which both have a number (NaN where not).
 
@@ -148,9 +152,7 @@ def validation_table(
         rows = [(method, *astuple(nothing)) for method in values]
     else:
         rows = [(method, *astuple(agreement(matrix, reference, rng))) for method, matrix in values.items()]
-    table = pd.DataFrame(rows, columns=columns)
-    numbers = ["pearson", "spearman", "kendall", "mae", "p_permutation"]
-    return table.astype(dict.fromkeys(numbers, np.float64)).astype({"detail": object})
+    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(NUMBERS, np.float64)).astype({"detail": object})
 
 
 def matrix_of(frame: pd.DataFrame, value: str, criteria: Sequence[str]) -> FloatArray:
