@@ -212,7 +212,7 @@ class _Result:
         output.write_tables(folder, {**self.data.tables, "states": self.findings.states})
         html = self._lake.read_text("audit_report", PAGE, **self._cell.dims)
         output.write_file(folder / PAGE, html.encode("utf-8"))
-        output.write_file(folder / "summary.json", (output.as_json(document) + "\n").encode("ascii"))
+        output.write_summary(folder, document)
         output.on_stderr(f"wrote {folder}")
 
 
