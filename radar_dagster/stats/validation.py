@@ -1,8 +1,8 @@
 """Agreement of a method's pair values with a reference, above all with people: correlations, distance, and how often
 chance would do as well.
 
-Here: one vector of pair values against another, or many at once. Not here: where people's correlations come from
-(`human.py`), and what the pair values are (`coupling.py`, `passive.py`).
+Here: pair values as matrices, and one method or several against a reference. Not here: correlations as such
+(`correlation.py`), where people's come from (`human.py`), and what the pair values are (`coupling.py`, `passive.py`).
 
 A pair value belongs to two criteria, so pairs that share a criterion are not independent and the usual p-value of a
 correlation is wrong. The one given here relabels the criteria: under the hypothesis that the names mean nothing, every
