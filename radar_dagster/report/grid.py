@@ -12,11 +12,19 @@ from functools import cached_property
 import pandas as pd
 
 from radar_dagster.report.charts import Axis, HeatCell, Mark, spread, unit_axis
-from radar_dagster.report.data import READING_ORDER, Record, display_names, named_state, records
+from radar_dagster.report.data import (
+    READING_ORDER,
+    Record,
+    display_names,
+    named_state,
+    other_of,
+    records,
+    require_tables,
+)
 from radar_dagster.report.words import count, figure, listed, pair_phrase, plus_minus
 from radar_dagster.rubric.model import Rubric
 from radar_dagster.stats.settings import Reading
-from radar_dagster.tables import GRID_TABLES, SCHEMAS
+from radar_dagster.tables import GRID_TABLES
 
 #: Pairs in the table; those whose reading needs a decision come first.
 PAIRS_SHOWN = 300
@@ -40,12 +48,7 @@ class GridData:
     rule_based: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in GRID_TABLES:
-            if name not in self.tables:
-                raise ValueError(f"a grid needs the table {name!r}; there are {', '.join(self.tables)}")
-            missing = [column for column in SCHEMAS[name].names if column not in self.tables[name].columns]
-            if missing:
-                raise ValueError(f"the table {name!r} has no column {missing[0]!r}")
+        require_tables("grid", self.tables, GRID_TABLES)
 
     @cached_property
     def names(self) -> Mapping[str, str]:
@@ -87,9 +90,7 @@ class GridPair:
     @property
     def downstream(self) -> str | None:
         """The criterion that is carried along, where the reading has a direction."""
-        if self.upstream is None:
-            return None
-        return self.b if self.upstream == self.a else self.a
+        return None if self.upstream is None else other_of(self.upstream, self.a, self.b)
 
     @property
     def is_shared(self) -> bool:
