@@ -55,8 +55,7 @@ def run(options: AuditOptions, *, fresh: bool, yes: bool, out: Path | None, as_j
         runner = Runner(workspace, instance, output.on_stderr)
         with _accounted(selection, runner):
             with output.results_only(), output.progress():
-                pairs = [Pair(*pair) for pair in selection.pairs]
-                cells = runner.audit(selection.benchmark, pairs, fresh=fresh, baselines=selection.baselines)
+                cells = runner.audit(selection.benchmark, selection.pairs, fresh=fresh, baselines=selection.baselines)
             results = [_Result(selection, runner.lake, cell) for cell in cells]
             grid = _grid_page(runner.lake, selection.benchmark) if len(cells) > 1 else None
             if not as_json:
@@ -97,7 +96,7 @@ def _accounted(selection: Selection, runner: Runner) -> Iterator[None]:
 
 
 def _tell_spending(selection: Selection, runner: Runner) -> None:
-    workspace, pairs = selection.workspace, [Pair(*pair) for pair in selection.pairs]
+    workspace, pairs = selection.workspace, selection.pairs
     with Door(workspace.door) as door:
         if any(isinstance(door.model(alias), HostedModel) for alias in chain(*pairs)):
             stock = Stock(workspace, selection.benchmark, selection.rubric, door, baselines=selection.baselines)
@@ -128,11 +127,10 @@ def _before_the_first_call(selection: Selection, *, fresh: bool, yes: bool) -> N
 
 def _to_call(selection: Selection, door: Door, *, fresh: bool) -> list[str]:
     """The hosted models that will be called; none where stored tables and the ledger have all the answers."""
-    pairs = [Pair(*pair) for pair in selection.pairs]
     if fresh:
-        return [alias for alias in dict.fromkeys(chain(*pairs)) if isinstance(door.model(alias), HostedModel)]
+        return [alias for alias in dict.fromkeys(chain(*selection.pairs)) if isinstance(door.model(alias), HostedModel)]
     workspace, rubric = selection.workspace, selection.rubric
-    return Stock(workspace, selection.benchmark, rubric, door, baselines=selection.baselines).to_call(pairs)
+    return Stock(workspace, selection.benchmark, rubric, door, baselines=selection.baselines).to_call(selection.pairs)
 
 
 def _ask_before_spending(selection: Selection, door: Door, *, fresh: bool) -> None:

@@ -26,7 +26,6 @@ from radar_dagster.models.naming import ModelSpec
 from radar_dagster.models.providers import Generator, Verifier
 from radar_dagster.models.requests import GenerationRequest, JudgementRequest
 from radar_dagster.models.stages import probe_requests
-from radar_dagster.partitions import Pair
 from radar_dagster.rubric.model import Rubric
 from radar_dagster.stats.cost import StageCost, TokenUsage, annotation_cost, audit_cost, total_cost
 from radar_dagster.stock import Stock
@@ -130,7 +129,7 @@ def held_calls(selection: Selection, door: Door) -> dict[tuple[Stage, str], int]
     """
     stock = Stock(selection.workspace, selection.benchmark, selection.rubric, door, baselines=selection.baselines)
     held: dict[tuple[Stage, str], int] = {}
-    for pair in [Pair(*names) for names in selection.pairs]:
+    for pair in selection.pairs:
         provider = door.spec(pair.generator).name.provider
         if _hosted(selection, door, pair.generator) is not None:
             held["generation", pair.generator] = stock.held_texts(pair.generator).answered
@@ -148,7 +147,7 @@ def _in_ledger(selection: Selection, prices: Sequence[Decimal | None], parts: Se
         with Door(selection.workspace.door) as door:
             held = held_calls(selection, door)
     left: list[Decimal | None] = []
-    names = [*dict.fromkeys(pair[0] for pair in selection.pairs), *(Pair(*pair).key for pair in selection.pairs)]
+    names = [*dict.fromkeys(pair.generator for pair in selection.pairs), *(pair.key for pair in selection.pairs)]
     for part, name, usd in zip(parts, names, prices, strict=True):
         if part.hosted is not None:
             rest = each[part.stage] - held.get((part.stage, name), 0)
