@@ -36,7 +36,6 @@ from radar_dagster.report.data import REPORT_TABLES, ReportData
 from radar_dagster.report.words import meaning, model_kind
 from radar_dagster.runs import Cell, FailedCheck, Runner, exclusive, open_instance
 from radar_dagster.stats.states import state_rates
-from radar_dagster.stock import Stock
 from radar_dagster.tables import VALIDATION_TABLES
 
 
@@ -96,11 +95,10 @@ def _accounted(selection: Selection, runner: Runner) -> Iterator[None]:
 
 
 def _tell_spending(selection: Selection, runner: Runner) -> None:
-    workspace, pairs = selection.workspace, selection.pairs
-    with Door(workspace.door) as door:
-        if any(isinstance(door.model(alias), HostedModel) for alias in chain(*pairs)):
-            stock = Stock(workspace, selection.benchmark, selection.rubric, door, baselines=selection.baselines)
-            output.on_stderr(spending(*runner.spent(), stock.spent(pairs), workspace.budget_usd))
+    with Door(selection.workspace.door) as door:
+        if any(isinstance(door.model(alias), HostedModel) for alias in chain(*selection.pairs)):
+            in_all = selection.stock(door).spent(selection.pairs)
+            output.on_stderr(spending(*runner.spent(), in_all, selection.workspace.budget_usd))
 
 
 def _before_the_first_call(selection: Selection, *, fresh: bool, yes: bool) -> None:
@@ -129,8 +127,7 @@ def _to_call(selection: Selection, door: Door, *, fresh: bool) -> list[str]:
     """The hosted models that will be called; none where stored tables and the ledger have all the answers."""
     if fresh:
         return [alias for alias in dict.fromkeys(chain(*selection.pairs)) if isinstance(door.model(alias), HostedModel)]
-    workspace, rubric = selection.workspace, selection.rubric
-    return Stock(workspace, selection.benchmark, rubric, door, baselines=selection.baselines).to_call(selection.pairs)
+    return selection.stock(door).to_call(selection.pairs)
 
 
 def _ask_before_spending(selection: Selection, door: Door, *, fresh: bool) -> None:

@@ -28,7 +28,6 @@ from radar_dagster.models.requests import GenerationRequest, JudgementRequest
 from radar_dagster.models.stages import probe_requests
 from radar_dagster.rubric.model import Rubric
 from radar_dagster.stats.cost import StageCost, TokenUsage, annotation_cost, audit_cost, total_cost
-from radar_dagster.stock import Stock
 
 if TYPE_CHECKING:
     from radar_dagster.models.ledger.entries import Role
@@ -127,7 +126,7 @@ def held_calls(selection: Selection, door: Door) -> dict[tuple[Stage, str], int]
     Probes of somebody's own function are not looked up, whose module would have to be imported for it; nor are their
     scores.
     """
-    stock = Stock(selection.workspace, selection.benchmark, selection.rubric, door, baselines=selection.baselines)
+    stock = selection.stock(door)
     held: dict[tuple[Stage, str], int] = {}
     for pair in selection.pairs:
         provider = door.spec(pair.generator).name.provider

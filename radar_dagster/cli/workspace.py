@@ -10,7 +10,7 @@ import os
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -31,6 +31,10 @@ from radar_dagster.partitions import BENCHMARK, PAIR, Pair
 from radar_dagster.rubric.loading import load_rubric, load_yaml_mapping, shipped_benchmarks, validate_document
 from radar_dagster.rubric.model import Rubric
 from radar_dagster.stats.settings import CouplingSettings, Policy, ReadingThresholds
+
+if TYPE_CHECKING:
+    from radar_dagster.models.door import Door
+    from radar_dagster.stock import Stock
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -77,6 +81,12 @@ class Selection:
     implicit_file: Path | None
     #: Whether the passive baselines are made too.
     baselines: bool = False
+
+    def stock(self, door: Door) -> Stock:
+        """What is there of this audit already."""
+        from radar_dagster.stock import Stock
+
+        return Stock(self.workspace, self.benchmark, self.rubric, door, baselines=self.baselines)
 
     def save(self) -> None:
         """Write the small workspace, if this is one."""
