@@ -50,7 +50,7 @@ class AuditSection(_Section):
     """How probes are drawn and how the statistics are computed; see docs/statistics.md."""
 
     probes: int = Field(default=3, ge=1, le=1000, description="probes per (task, criterion, direction)")
-    passive_responses: int = Field(default=10, ge=2, le=1000, description="bare responses per task and baseline")
+    passive_responses: int = Field(default=10, ge=2, le=1000, description="passive responses per task and baseline")
     tasks: tuple[str, ...] | Annotated[int, Field(ge=1, strict=True)] | None = Field(
         default=None, description="task ids, or the first so many; all if absent"
     )

@@ -13,15 +13,8 @@ import duckdb
 import numpy as np
 import pandas as pd
 
-from radar_dagster.assets.common import (
-    IO_MANAGER,
-    OWNERS,
-    code_version,
-    table_columns,
-    table_metadata,
-)
+from radar_dagster.assets.common import IO_MANAGER, OWNERS, code_version, table_columns, table_metadata
 from radar_dagster.assets.pictures import grid_pictures
-from radar_dagster.assets.validation import RADAR
 from radar_dagster.config import Workspace
 from radar_dagster.errors import BadInputError
 from radar_dagster.lake import Lake
@@ -33,7 +26,7 @@ from radar_dagster.resources.lake import LakeIOManager
 from radar_dagster.rubric.model import Rubric
 from radar_dagster.rubric.rows import rubric_from_frame
 from radar_dagster.stats.grid import average_over_cells
-from radar_dagster.stats.validation import matrix_of, validation_table
+from radar_dagster.stats.validation import NUMBERS, RADAR, matrix_of, validation_table
 from radar_dagster.tables import GRID_AGREEMENT, GRID_TABLES
 
 GRID_PAGE = "grid.html"
@@ -58,7 +51,9 @@ _DESCRIPTIONS = {
 def grid_assets(workspace: Workspace, partitions: Partitions) -> list[dg.AssetsDefinition]:
     """One multi-asset: `coupling_grid` and `grid_agreement`."""
     settings = workspace.audit.coupling
-    version = code_version(3, settings.thresholds.model_dump(mode="json"), settings.seed)
+    # Which cells there are, and what the page says of their models, is not in the tables that the grid reads.
+    roles = (workspace.generators, workspace.verifiers, workspace.pairs(), _rule_based(workspace))
+    version = code_version(3, settings.thresholds.model_dump(mode="json"), settings.seed, *roles)
     of_the_benchmark = dg.MultiToSingleDimensionPartitionMapping(BENCHMARK)
 
     @dg.multi_asset(
@@ -161,6 +156,5 @@ def agreement_of_cells(
             row |= {str(name): value for name, value in table.iloc[0].drop("method").items()}
         rows.append(row)
     frame = pd.DataFrame(rows, columns=GRID_AGREEMENT.names)
-    numbers = ["pearson", "spearman", "kendall", "mae", "p_permutation"]
     detail = frame["detail"].astype(object).where(frame["detail"].notna(), None)
-    return frame.astype(dict.fromkeys(numbers, float)).astype({"pairs_used": "Int64"}).assign(detail=detail)
+    return frame.astype(dict.fromkeys(NUMBERS, float)).astype({"pairs_used": "Int64"}).assign(detail=detail)

@@ -3,7 +3,9 @@
 Not here: files of ratings (`inputs/`), the numbers themselves, and cells side by side (`grid.py`).
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import dagster as dg
@@ -32,10 +34,8 @@ from radar_dagster.rubric.model import Rubric
 from radar_dagster.rubric.rows import rubric_from_frame
 from radar_dagster.stats.cell import cube_from_scores
 from radar_dagster.stats.probe_budget import probe_budget
-from radar_dagster.stats.validation import matrix_of, validation_table
+from radar_dagster.stats.validation import RADAR, matrix_of, validation_table
 from radar_dagster.tables import BASELINE_TABLES, HUMAN_CORRELATIONS
-
-RADAR = "radar"
 
 #: Validation does not wait for the baselines, which cost money and may never be made.
 _WITHOUT_BASELINES = FREE.replace(
@@ -46,9 +46,12 @@ _WITHOUT_BASELINES = FREE.replace(
 
 def validation_assets(workspace: Workspace, partitions: Partitions) -> list[dg.AssetsDefinition]:
     """`human_correlations`, `validation`, `probe_budget`."""
+    return [_human(workspace, partitions), _validation(workspace, partitions), _budget(workspace, partitions)]
+
+
+def _human(workspace: Workspace, partitions: Partitions) -> dg.AssetsDefinition:
     settings = workspace.audit.coupling
-    sections = {name: workspace.human_section(name) for name in workspace.benchmarks}
-    told = {name: section and section.model_dump(mode="json") for name, section in sections.items()}
+    sources = [_determinants(workspace, benchmark) for benchmark in workspace.benchmarks]
 
     @dg.asset(
         name="human_correlations",
@@ -58,7 +61,7 @@ def validation_assets(workspace: Workspace, partitions: Partitions) -> list[dg.A
         group_name="validation",
         kinds={"csv", "parquet"},
         owners=OWNERS,
-        code_version=code_version(1, told, settings.confidence, settings.seed),
+        code_version=code_version(1, sources, settings.confidence, settings.seed),
         automation_condition=FREE,
         metadata=table_columns("human_correlations"),
         description="Pearson r between criteria over people's per-item mean ratings, published or computed from a file "
@@ -78,8 +81,24 @@ def validation_assets(workspace: Workspace, partitions: Partitions) -> list[dg.A
             "notes": dg.MetadataValue.json(list(notes)),
             "table": table_metadata(frame),
         }
-        version = table_version(frame, ["criterion_a", "criterion_b", "pearson_r", "ci_low", "ci_high", "spearman"])
+        version = table_version(frame, HUMAN_CORRELATIONS.names)
         return dg.Output(frame, metadata=metadata, data_version=version)
+
+    return human_correlations
+
+
+def _determinants(workspace: Workspace, benchmark: str) -> tuple[Any, ...]:
+    """What radar.yaml says of a benchmark's source, and the hash of its file, so that changed ratings show as stale."""
+    section, source = workspace.human_section(benchmark), configured_source(workspace, benchmark)
+    digest = None
+    if source is not None and source.file is not None:
+        with suppress(OSError):  # a file that can't be read stops its own asset, not all definitions
+            digest = hashlib.sha256(source.file.read_bytes()).hexdigest()
+    return benchmark, section and section.model_dump(mode="json"), digest
+
+
+def _validation(workspace: Workspace, partitions: Partitions) -> dg.AssetsDefinition:
+    settings = workspace.audit.coupling
 
     @dg.asset(
         name="validation",
@@ -115,6 +134,12 @@ def validation_assets(workspace: Workspace, partitions: Partitions) -> list[dg.A
         picture = scatter_picture(loaded, criterion_pairs, human_correlations, baselines)
         return dg.Output(table, metadata={"table": table_metadata(table), **picture})
 
+    return validation
+
+
+def _budget(workspace: Workspace, partitions: Partitions) -> dg.AssetsDefinition:
+    settings = workspace.audit.coupling
+
     @dg.asset(
         name="probe_budget",
         partitions_def=partitions.pair,
@@ -143,7 +168,7 @@ def validation_assets(workspace: Workspace, partitions: Partitions) -> list[dg.A
         table = probe_budget(cube, settings, matrix_of(human_correlations, "pearson_r", criteria))
         return dg.Output(table, metadata={"table": table_metadata(table), **budget_picture(table)})
 
-    return [human_correlations, validation, budget]
+    return budget
 
 
 def current_baselines(lake: Lake, rubric: Rubric, dims: Mapping[str, str]) -> pd.DataFrame | None:

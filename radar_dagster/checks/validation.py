@@ -9,12 +9,12 @@ import dagster as dg
 import pandas as pd
 
 from radar_dagster.assets.common import table_metadata
-from radar_dagster.assets.validation import RADAR
 from radar_dagster.config import Workspace
 from radar_dagster.partitions import BENCHMARK, Pair, Partitions, dimensions
 from radar_dagster.resources.lake import LakeIOManager
 from radar_dagster.rubric.rows import rubric_from_frame
-from radar_dagster.stats.validation import MIN_PAIRS
+from radar_dagster.stats.correlation import MIN_PAIRS
+from radar_dagster.stats.validation import RADAR
 
 
 def validation_checks(workspace: Workspace, partitions: Partitions) -> list[dg.AssetChecksDefinition]:

@@ -37,7 +37,6 @@ from radar_dagster.report.data import REPORT_TABLES, ReportData
 from radar_dagster.report.words import meaning, model_kind
 from radar_dagster.runs import Cell, FailedCheck, Runner, exclusive, open_instance
 from radar_dagster.stats.states import state_rates
-from radar_dagster.stock import Stock
 from radar_dagster.tables import VALIDATION_TABLES
 
 
@@ -56,8 +55,7 @@ def run(options: AuditOptions, *, fresh: bool, yes: bool, out: Path | None, as_j
         runner = Runner(workspace, instance, output.on_stderr)
         with _accounted(selection, runner):
             with output.results_only(), output.progress():
-                pairs = [Pair(*pair) for pair in selection.pairs]
-                cells = runner.audit(selection.benchmark, pairs, fresh=fresh, baselines=selection.baselines)
+                cells = runner.audit(selection.benchmark, selection.pairs, fresh=fresh, baselines=selection.baselines)
             results = [_Result(selection, runner.lake, cell) for cell in cells]
             grid = _grid_page(runner.lake, selection.benchmark) if len(cells) > 1 else None
             if not as_json:
@@ -107,11 +105,10 @@ def _accounted(selection: Selection, runner: Runner) -> Iterator[None]:
 
 
 def _tell_spending(selection: Selection, runner: Runner) -> None:
-    workspace, pairs = selection.workspace, [Pair(*pair) for pair in selection.pairs]
-    with Door(workspace.door) as door:
-        if any(isinstance(door.model(alias), HostedModel) for alias in chain(*pairs)):
-            stock = Stock(workspace, selection.benchmark, selection.rubric, door, baselines=selection.baselines)
-            output.on_stderr(spending(*runner.spent(), stock.spent(pairs), workspace.budget_usd))
+    with Door(selection.workspace.door) as door:
+        if any(isinstance(door.model(alias), HostedModel) for alias in chain(*selection.pairs)):
+            in_all = selection.stock(door).spent(selection.pairs)
+            output.on_stderr(spending(*runner.spent(), in_all, selection.workspace.budget_usd))
 
 
 def _before_the_first_call(selection: Selection, *, fresh: bool, yes: bool) -> None:
@@ -135,11 +132,9 @@ def _before_the_first_call(selection: Selection, *, fresh: bool, yes: bool) -> N
 
 def _to_call(selection: Selection, door: Door, *, fresh: bool) -> list[str]:
     """The hosted models that will be called; none where stored tables and the ledger have all the answers."""
-    pairs = [Pair(*pair) for pair in selection.pairs]
     if fresh:
-        return [alias for alias in dict.fromkeys(chain(*pairs)) if isinstance(door.model(alias), HostedModel)]
-    workspace, rubric = selection.workspace, selection.rubric
-    return Stock(workspace, selection.benchmark, rubric, door, baselines=selection.baselines).to_call(pairs)
+        return [alias for alias in dict.fromkeys(chain(*selection.pairs)) if isinstance(door.model(alias), HostedModel)]
+    return selection.stock(door).to_call(selection.pairs)
 
 
 def _ask_before_spending(selection: Selection, door: Door, *, fresh: bool) -> None:
@@ -219,7 +214,7 @@ class _Result:
         output.write_tables(folder, {**self.data.tables, "states": self.findings.states})
         html = self._lake.read_text("audit_report", PAGE, **self._cell.dims)
         output.write_file(folder / PAGE, html.encode("utf-8"))
-        output.write_file(folder / "summary.json", (output.as_json(document) + "\n").encode("ascii"))
+        output.write_summary(folder, document)
         output.on_stderr(f"wrote {folder}")
 
 

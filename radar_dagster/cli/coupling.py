@@ -22,12 +22,12 @@ from radar_dagster.inputs.human import human_table, named_source
 from radar_dagster.inputs.ratings import Raters
 from radar_dagster.inputs.scores import read_scores
 from radar_dagster.rubric.model import Scale
-from radar_dagster.stats.audit import analyse_cube
+from radar_dagster.stats.audit import CouplingTables, analyse_cube
 from radar_dagster.stats.cell import ScoreCube, cube_from_scores
 from radar_dagster.stats.probe_budget import probe_budget
 from radar_dagster.stats.settings import CouplingSettings, Policy
 from radar_dagster.stats.states import state_rates
-from radar_dagster.stats.validation import matrix_of, validation_table
+from radar_dagster.stats.validation import RADAR, matrix_of, validation_table
 from radar_dagster.stats.verdict import decide, verdict_frame
 
 
@@ -54,22 +54,13 @@ def run(
     # The file's order of rows must not show, not even in the order of the states.
     scores = scores.sort_values("criterion", kind="stable")
     cube = cube_from_scores(scores)
-    compared: dict[str, pd.DataFrame] = {}
+    people = None
     if source is not None:
         people, remarks = human_table(source, cube.criteria, rng_seed=settings.seed, confidence=settings.confidence)
-        compared, notes = {"human_correlations": people}, (*notes, *remarks)
+        notes = (*notes, *remarks)
     tables = analyse_cube(cube, settings)
-    if source is not None:
-        compared |= compare(tables.criterion_pairs, compared["human_correlations"], cube, settings)
-    verdict = decide(tables, scores, policy, settings.thresholds)
-    frames = {name: getattr(tables, name) for name in shown.TABLES if name != "verdict"}
-    criteria = tables.self_effects["criterion"].tolist()
-    found = shown.Findings(
-        tables={**frames, "verdict": verdict_frame(verdict, settings, policy), **compared},
-        states=state_rates(scores),
-        names={criterion: criterion for criterion in criteria},
-        gate=settings.gate,
-    )
+    compared = {} if people is None else _compared(tables.criterion_pairs, people, cube, settings)
+    found = _findings(scores, tables, compared, settings, policy)
     document = {
         **shown.document(found),
         "settings": _settings(file, levels, human, settings, policy),
@@ -77,7 +68,7 @@ def run(
     }
     if out is not None:
         output.write_tables(out, {**found.tables, "states": found.states})
-        output.write_file(out / "summary.json", (output.as_json(document) + "\n").encode("ascii"))
+        output.write_summary(out, document)
     if as_json:
         output.print_json(document)
     else:
@@ -93,16 +84,34 @@ def run(
     return found.exit_code
 
 
-def compare(
+def _compared(
     pairs: pd.DataFrame, human: pd.DataFrame, cube: ScoreCube, settings: CouplingSettings
 ) -> dict[str, pd.DataFrame]:
-    """`validation` and `probe_budget` of a cell."""
+    """`tables.VALIDATION_TABLES` of a cell."""
     people = matrix_of(human, "pearson_r", cube.criteria)
-    values = {"radar": matrix_of(pairs, "sym", cube.criteria)}
+    values = {RADAR: matrix_of(pairs, "sym", cube.criteria)}
     return {
+        "human_correlations": human,
         "validation": validation_table(values, people, np.random.default_rng(settings.seed)),
         "probe_budget": probe_budget(cube, settings, people),
     }
+
+
+def _findings(
+    scores: pd.DataFrame,
+    tables: CouplingTables,
+    compared: Mapping[str, pd.DataFrame],
+    settings: CouplingSettings,
+    policy: Policy,
+) -> shown.Findings:
+    verdict = decide(tables, scores, policy, settings.thresholds)
+    frames = {name: getattr(tables, name) for name in shown.TABLES if name != "verdict"}
+    return shown.Findings(
+        tables={**frames, "verdict": verdict_frame(verdict, settings, policy), **compared},
+        states=state_rates(scores),
+        names={criterion: criterion for criterion in tables.self_effects["criterion"]},
+        gate=settings.gate,
+    )
 
 
 def parse_scale(text: str) -> Scale:

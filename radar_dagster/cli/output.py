@@ -239,6 +239,11 @@ def csv_of(frame: pd.DataFrame) -> bytes:
     return text.encode("utf-8", errors="backslashreplace")
 
 
+def write_summary(folder: Path, document: Mapping[str, Any]) -> None:
+    """The document of `--json` as `summary.json`."""
+    write_file(folder / "summary.json", (as_json(document) + "\n").encode("ascii"))
+
+
 def write_file(path: Path, data: bytes) -> None:
     """Write a file whole or not at all, making the folders it lies in; BadInputError when that is not possible."""
     unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")

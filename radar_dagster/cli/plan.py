@@ -26,10 +26,8 @@ from radar_dagster.models.naming import ModelSpec
 from radar_dagster.models.providers import Generator, Verifier
 from radar_dagster.models.requests import GenerationRequest, JudgementRequest
 from radar_dagster.models.stages import probe_requests
-from radar_dagster.partitions import Pair
 from radar_dagster.rubric.model import Rubric
 from radar_dagster.stats.cost import StageCost, TokenUsage, annotation_cost, audit_cost, total_cost
-from radar_dagster.stock import Stock
 
 if TYPE_CHECKING:
     from radar_dagster.models.ledger.entries import Role
@@ -128,9 +126,9 @@ def held_calls(selection: Selection, door: Door) -> dict[tuple[Stage, str], int]
     Probes of somebody's own function are not looked up, whose module would have to be imported for it; nor are their
     scores.
     """
-    stock = Stock(selection.workspace, selection.benchmark, selection.rubric, door, baselines=selection.baselines)
+    stock = selection.stock(door)
     held: dict[tuple[Stage, str], int] = {}
-    for pair in [Pair(*names) for names in selection.pairs]:
+    for pair in selection.pairs:
         provider = door.spec(pair.generator).name.provider
         if _hosted(selection, door, pair.generator) is not None:
             held["generation", pair.generator] = stock.held_texts(pair.generator).answered
@@ -148,7 +146,7 @@ def _in_ledger(selection: Selection, prices: Sequence[Decimal | None], parts: Se
         with Door(selection.workspace.door) as door:
             held = held_calls(selection, door)
     left: list[Decimal | None] = []
-    names = [*dict.fromkeys(pair[0] for pair in selection.pairs), *(Pair(*pair).key for pair in selection.pairs)]
+    names = [*dict.fromkeys(pair.generator for pair in selection.pairs), *(pair.key for pair in selection.pairs)]
     for part, name, usd in zip(parts, names, prices, strict=True):
         if part.hosted is not None:
             rest = each[part.stage] - held.get((part.stage, name), 0)

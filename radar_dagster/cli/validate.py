@@ -39,7 +39,7 @@ def run(file: Path, *, human: str, raters: Raters, out: Path | None, as_json: bo
     }
     if out is not None:
         output.write_tables(out, tables)
-        output.write_file(out / "summary.json", (output.as_json(document) + "\n").encode("ascii"))
+        output.write_summary(out, document)
     if as_json:
         output.print_json(document)
     else:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -27,10 +27,14 @@ from radar_dagster.errors import BadInputError
 from radar_dagster.inputs.human import named_source
 from radar_dagster.inputs.ratings import Raters
 from radar_dagster.models.naming import ModelSpec, parse_model_name
-from radar_dagster.partitions import BENCHMARK, PAIR
+from radar_dagster.partitions import BENCHMARK, PAIR, Pair
 from radar_dagster.rubric.loading import load_rubric, load_yaml_mapping, shipped_benchmarks, validate_document
 from radar_dagster.rubric.model import Rubric
 from radar_dagster.stats.settings import CouplingSettings, Policy, ReadingThresholds
+
+if TYPE_CHECKING:
+    from radar_dagster.models.door import Door
+    from radar_dagster.stock import Stock
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -70,13 +74,19 @@ class Selection:
     workspace: Workspace
     benchmark: str
     rubric: Rubric
-    pairs: tuple[tuple[str, str], ...]
+    pairs: tuple[Pair, ...]
     #: What the person should know, in a sentence each.
     notes: tuple[str, ...]
     #: The file of the small workspace that must be written before it can be worked on; None for somebody's own.
     implicit_file: Path | None
     #: Whether the passive baselines are made too.
     baselines: bool = False
+
+    def stock(self, door: Door) -> Stock:
+        """What is there of this audit already."""
+        from radar_dagster.stock import Stock
+
+        return Stock(self.workspace, self.benchmark, self.rubric, door, baselines=self.baselines)
 
     def save(self) -> None:
         """Write the small workspace, if this is one."""
@@ -90,7 +100,7 @@ def configured_cell(benchmark: str, pair: str) -> tuple[Workspace, dict[str, str
     """This workspace and the partition of a cell; BadInputError with the known names when it is not configured."""
     workspace = current_workspace()
     workspace.rubric_path(benchmark)
-    known = ["~".join(names) for names in workspace.pairs()]
+    known = [Pair(*names).key for names in workspace.pairs()]
     if pair not in known:
         raise BadInputError(f"no pair {pair!r} in this workspace; there are {', '.join(known)}")
     return workspace, {BENCHMARK: benchmark, PAIR: pair}
@@ -116,7 +126,8 @@ def select(options: AuditOptions) -> Selection:
         budget_usd=base.budget_usd if options.budget is None else options.budget,
         human=_human(base, benchmark, benchmarks, options),
     )
-    pairs = tuple(pair for pair in workspace.pairs() if pair[0] in generators and pair[1] in verifiers)
+    all_pairs = (Pair(*names) for names in workspace.pairs())
+    pairs = tuple(pair for pair in all_pairs if pair.generator in generators and pair.verifier in verifiers)
     if not pairs:
         raise BadInputError(
             f"{', '.join(generators)} would only judge its own text; name another --verifier, or set "

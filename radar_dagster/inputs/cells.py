@@ -1,4 +1,4 @@
-"""What the cells of people's tables mean: names, directions, scores, states; and how bad cells are reported.
+"""What the cells of tables from outside mean: names, directions, scores, states; and how bad cells are reported.
 
 Here: one parser per kind of cell, from text to a value or a ValueError that says what was expected. Not here: files.
 """

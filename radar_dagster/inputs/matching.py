@@ -1,4 +1,4 @@
-"""Names in people's files and the criteria of a rubric: which are the same, and how lists of them are shown.
+"""Names in files from outside and the criteria of a rubric: which are the same, and how lists of them are shown.
 
 Not here: files.
 """

@@ -9,35 +9,20 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from radar_dagster.report.data import ComparedPair, Record, ReportData
-from radar_dagster.report.page import PAIRS_SHOWN_FLAT, Axis
-from radar_dagster.report.words import METHOD_WORDS, count, figure, listed, people_words, span
+from radar_dagster.report.charts import UNIT, Axis, Mark, placed, unit_axis
+from radar_dagster.report.data import ComparedPair, Record, ReportData, named_state
+from radar_dagster.report.page import PAIRS_SHOWN_FLAT
+from radar_dagster.report.words import METHOD_WORDS, count, figure, listed, people_words
+from radar_dagster.stats.correlation import MIN_PAIRS
 from radar_dagster.stats.passive import RRD
-from radar_dagster.stats.validation import DRAWN_RELABELLINGS, EXACT_CRITERIA, MIN_PAIRS
+from radar_dagster.stats.validation import DRAWN_RELABELLINGS, EXACT_CRITERIA, RADAR
 
-#: The method whose row of `validation` is the audit's own.
-RADAR = "radar"
 #: From this Pearson correlation on agreement is called so; below the last of them there is none.
 _STRONG, _MODERATE, _WEAK = 0.7, 0.4, 0.2
 #: A larger p is a result that swapped names reach often enough to be chance.
 _CHANCE = 0.05
 #: Pairs that are named in a sentence.
 _NAMED = 6
-
-
-#: The scale of charts whose values all lie on it.
-UNIT = Axis(0.0, 1.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A value as text and as places on an axis, in percent; None where there is no value or no interval."""
-
-    shown: str
-    interval: str | None
-    at: str | None
-    low: str | None
-    high: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +72,7 @@ def people(data: ReportData) -> People:
         return People(known=False)
     used = [pair for pair in data.compared if pair.sym is not None and pair.people is not None]
     methods = _baseline_methods(data)
-    axis = _axis(
+    axis = unit_axis(
         [v for p in data.compared for v in (p.sym, p.sym_low, p.sym_high, p.people, p.people_low, p.people_high)]
     )
     rated = any(pair.people is not None for pair in data.compared)
@@ -133,7 +118,7 @@ def _strength(r: float) -> tuple[str, str]:
 
 def _no_agreement(row: Record) -> str:
     pairs = int(row["pairs_used"])
-    state = str(row["detail"] or "").partition(":")[0]
+    state = named_state(row["detail"])
     apart = "" if row["mae"] is None else f" On average the two lie {figure(row['mae'])} apart."
     if state == "too_few_pairs":
         have = "1 has" if pairs == 1 else f"{pairs or 'none'} have"
@@ -152,7 +137,7 @@ _REASONS = {
 
 
 def _no_correlation(reasons: Iterable[str]) -> str:
-    states = {str(reason).partition(":")[0] for reason in reasons}
+    states = {named_state(reason) for reason in reasons}
     why = [words for state, words in _REASONS.items() if state in states]
     return f"These ratings give no correlation for any pair{': ' + listed(why) if why else ''}."
 
@@ -209,21 +194,6 @@ def _baseline_methods(data: ReportData) -> list[str]:
     return list(dict.fromkeys(data.tables["baselines"]["method"])) if "baselines" in data.tables else []
 
 
-def _axis(values: Sequence[float | None]) -> Axis:
-    """From 0 to 1, and as far beyond as values and intervals reach."""
-    known = [value for value in values if value is not None]
-    return Axis(min([0.0, *known]), max([1.0, *known]))
-
-
-def placed(axis: Axis, value: float | None, low: float | None, high: float | None) -> Mark:
-    """A value with its interval on an axis; what is null has no place."""
-    if value is None:
-        return Mark("–", None, None, None, None)
-    if low is None or high is None:
-        return Mark(figure(value), None, axis.at(value), None, None)
-    return Mark(figure(value), span(low, high), axis.at(value), axis.at(low), axis.at(high))
-
-
 def _compared_row(pair: ComparedPair, names: Mapping[str, str], axis: Axis, methods: Sequence[str]) -> ComparedRow:
     judge = placed(axis, pair.sym, pair.sym_low, pair.sym_high)
     theirs = placed(axis, pair.people, pair.people_low, pair.people_high)
@@ -270,7 +240,7 @@ def _method_name(method: str) -> str:
 
 
 def _method_note(row: Record) -> str | None:
-    state = str(row["detail"] or "").partition(":")[0]
+    state = named_state(row["detail"])
     return {
         "too_few_pairs": "too few pairs",
         "constant_values": "the same value for all pairs",

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from radar_dagster.report.agreement import UNIT, Mark
+from radar_dagster.report.charts import UNIT, Axis, Mark, spread
 from radar_dagster.report.data import Record, ReportData
-from radar_dagster.report.page import Axis
 from radar_dagster.report.words import count, figure, plus_minus
 
 #: Fewer probes would have done when their mean lies this near the whole cell and subsets differ no more than that.
@@ -86,9 +85,10 @@ def budget_takeaway(fewer: Sequence[Record], whole: float | None, probes: int, r
             f"more than {NEAR} or differs by more than {STEADY} from one subset to the next."
         )
     alone = "For the agreement with people alone, " if reference == "people" else ""
+    fewer_do = f"{alone}{count(int(enough['probes']), 'probe')} {_EACH} would have told much the same"
     found = (
-        f"{alone}{count(int(enough['probes']), 'probe')} {_EACH} would have told much the same: Pearson with {reference} "
-        f"is {figure(enough['pearson'])} ± {figure(enough['pearson_sd'])} over {enough['subsets']} random subsets"
+        f"{fewer_do}: Pearson with {reference} is {figure(enough['pearson'])} ± {figure(enough['pearson_sd'])} "
+        f"over {enough['subsets']} random subsets"
     )
     return f"{found}, and {figure(whole)} with all {probes}." if reference == "people" else f"{found} of the {probes}."
 
@@ -111,15 +111,9 @@ def _budget_row(row: Record, pearson_axis: Axis, mae_axis: Axis, probes: int) ->
     part = int(row["probes"]) < probes
     return BudgetRow(
         probes=str(row["probes"]) if part else f"all {row['probes']}",
-        pearson=_spread(pearson_axis, row["pearson"], row["pearson_sd"]),
+        pearson=spread(pearson_axis, row["pearson"], row["pearson_sd"], "undefined"),
         spearman=plus_minus(row["spearman"], row["spearman_sd"], "undefined"),
-        mae=_spread(mae_axis, row["mae"], row["mae_sd"]),
+        mae=spread(mae_axis, row["mae"], row["mae_sd"], "undefined"),
         subsets=str(row["subsets"]) if part else "–",
         note=f"{count(int(row['probes']), 'probe')}: {row['detail']}" if row["detail"] else None,
     )
-
-
-def _spread(axis: Axis, value: float | None, sd: float | None) -> Mark:
-    if value is None or sd is None:
-        return Mark(plus_minus(value, sd, "undefined"), None, None if value is None else axis.at(value), None, None)
-    return Mark(plus_minus(value, sd, "undefined"), None, axis.at(value), axis.at(value - sd), axis.at(value + sd))

@@ -51,6 +51,26 @@ def values(column: pd.Series[Any]) -> list[Any]:
     return [None if gone else value for value, gone in zip(found, missing, strict=True)]
 
 
+def named_state(detail: str | None) -> str:
+    """The named state that a detail or a reason begins with: `too_few` of `too_few: 2 items …`; "" of None."""
+    return (detail or "").partition(":")[0]
+
+
+def other_of(criterion: str, a: str, b: str) -> str:
+    """The other one of a pair."""
+    return b if criterion == a else a
+
+
+def require_tables(page: str, tables: Mapping[str, pd.DataFrame], names: Iterable[str]) -> None:
+    """ValueError, naming the page, unless every table is there with all columns of its schema."""
+    for name in names:
+        if name not in tables:
+            raise ValueError(f"a {page} needs the table {name!r}; there are {', '.join(tables)}")
+        missing = [column for column in SCHEMAS[name].names if column not in tables[name].columns]
+        if missing:
+            raise ValueError(f"the table {name!r} has no column {missing[0]!r}")
+
+
 def display_names(rubric: Rubric) -> dict[str, str]:
     """Criterion id -> what a reader sees: its label, with the id where two criteria share a label."""
     shared = Counter(criterion.label for criterion in rubric.criteria)
@@ -130,9 +150,7 @@ class Pair:
     @property
     def downstream(self) -> str | None:
         """The criterion that is carried along, where the reading has a direction."""
-        if self.upstream is None:
-            return None
-        return self.b if self.upstream == self.a else self.a
+        return None if self.upstream is None else other_of(self.upstream, self.a, self.b)
 
     @property
     def directions(self) -> tuple[tuple[str, str, float | None], tuple[str, str, float | None]]:
@@ -280,12 +298,8 @@ class ReportData:
     tables: Mapping[str, pd.DataFrame]
 
     def __post_init__(self) -> None:
-        for name in (*REPORT_TABLES, *(name for name in OPTIONAL_TABLES if name in self.tables)):
-            if name not in self.tables:
-                raise ValueError(f"a report needs the table {name!r}; there are {', '.join(self.tables)}")
-            missing = [column for column in SCHEMAS[name].names if column not in self.tables[name].columns]
-            if missing:
-                raise ValueError(f"the table {name!r} has no column {missing[0]!r}")
+        there = [name for name in OPTIONAL_TABLES if name in self.tables]
+        require_tables("report", self.tables, (*REPORT_TABLES, *there))
 
     def rows(self, table: str) -> Iterator[Record]:
         """The rows of one table, null as None."""

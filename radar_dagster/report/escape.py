@@ -36,9 +36,8 @@ def visible(text: str) -> str:
     >>> visible("\x1b[31mred\u202e")
     '\\x1b[31mred\\u202e'
     """
-    if (
-        text.isprintable()
-    ):  # no character of a category that is not shown, and much quicker than asking each for its own
+    # Then no character is of a category that is not shown, which is much quicker than asking each for its own.
+    if text.isprintable():
         return text
     return "".join(_shown(character) for character in text.replace("\r\n", "\n"))
 

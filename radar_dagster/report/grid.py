@@ -11,13 +11,20 @@ from functools import cached_property
 
 import pandas as pd
 
-from radar_dagster.report.agreement import Mark
-from radar_dagster.report.data import READING_ORDER, Record, display_names, records
-from radar_dagster.report.page import Axis, HeatCell
+from radar_dagster.report.charts import Axis, HeatCell, Mark, spread, unit_axis
+from radar_dagster.report.data import (
+    READING_ORDER,
+    Record,
+    display_names,
+    named_state,
+    other_of,
+    records,
+    require_tables,
+)
 from radar_dagster.report.words import count, figure, listed, pair_phrase, plus_minus
 from radar_dagster.rubric.model import Rubric
 from radar_dagster.stats.settings import Reading
-from radar_dagster.tables import GRID_TABLES, SCHEMAS
+from radar_dagster.tables import GRID_TABLES
 
 #: Pairs in the table; those whose reading needs a decision come first.
 PAIRS_SHOWN = 300
@@ -41,12 +48,7 @@ class GridData:
     rule_based: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in GRID_TABLES:
-            if name not in self.tables:
-                raise ValueError(f"a grid needs the table {name!r}; there are {', '.join(self.tables)}")
-            missing = [column for column in SCHEMAS[name].names if column not in self.tables[name].columns]
-            if missing:
-                raise ValueError(f"the table {name!r} has no column {missing[0]!r}")
+        require_tables("grid", self.tables, GRID_TABLES)
 
     @cached_property
     def names(self) -> Mapping[str, str]:
@@ -88,9 +90,7 @@ class GridPair:
     @property
     def downstream(self) -> str | None:
         """The criterion that is carried along, where the reading has a direction."""
-        if self.upstream is None:
-            return None
-        return self.b if self.upstream == self.a else self.a
+        return None if self.upstream is None else other_of(self.upstream, self.a, self.b)
 
     @property
     def is_shared(self) -> bool:
@@ -173,7 +173,7 @@ def _strongest_first(pairs: Sequence[GridPair]) -> list[GridPair]:
 
 def rule_based(data: GridData) -> list[str]:
     """Those of the rule-based models that a cell was audited with."""
-    audited = [cell for cell in data.cells if _state(cell) not in _NOT_AUDITED]
+    audited = [cell for cell in data.cells if named_state(cell["detail"]) not in _NOT_AUDITED]
     aliases = {cell[role] for cell in audited for role in ("generator", "verifier")}
     return [alias for alias in data.rule_based if alias in aliases]
 
@@ -199,11 +199,6 @@ def has_people(data: GridData) -> bool:
     return any(cell["mae"] is not None for cell in data.cells)
 
 
-def _state(cell: Record) -> str:
-    """The named state that the detail of a cell without numbers begins with."""
-    return str(cell["detail"] or "").partition(":")[0]
-
-
 _NOT_AUDITED = {"not_audited": "Not audited", "self_pair": "Self-pairs, left out"}
 _WHY = {
     "self_pair": "self-pair",
@@ -220,7 +215,7 @@ def _agreement_cell(cell: Record) -> AgreementCell:
     where = f"{cell['generator']} → {cell['verifier']}"
     distance = None if cell["mae"] is None else f"{figure(cell['mae'])} apart"
     if cell["pearson"] is None:
-        state = _state(cell)
+        state = named_state(cell["detail"])
         why = _WHY.get(state, state or "unknown")
         heat = HeatCell("own" if state == "self_pair" else "lost", why, None, 0, f"{where}: {cell['detail'] or why}")
         return AgreementCell(heat, (distance,) if distance else ())
@@ -241,7 +236,7 @@ def cell_facts(data: GridData) -> list[tuple[str, str]]:
     """(term, cells) by what is known of them: for a grid without people, where a table would hold nothing."""
     told: dict[str, list[str]] = {"Audited": [], "Not audited": [], "Self-pairs, left out": []}
     for cell in data.cells:
-        term = _NOT_AUDITED.get(_state(cell), "Audited")
+        term = _NOT_AUDITED.get(named_state(cell["detail"]), "Audited")
         told[term].append(f"{cell['generator']} → {cell['verifier']}")
     return [(term, ", ".join(cells)) for term, cells in told.items() if cells]
 
@@ -263,7 +258,7 @@ def pair_rows(data: GridData) -> tuple[Axis, list[GridRow]]:
     order = sorted(data.pairs, key=lambda pair: (READING_ORDER.index(pair.reading), -abs(pair.sym[0] or 0.0)))
     shown = order[:PAIRS_SHOWN]
     ends = [pair.sym[0] + way * (pair.sym[1] or 0.0) for pair in shown for way in (-1, 1) if pair.sym[0] is not None]
-    axis = Axis(min([0.0, *ends]), max([1.0, *ends]))
+    axis = unit_axis(ends)
     return axis, [_grid_row(pair, data.names, axis) for pair in shown]
 
 
@@ -276,7 +271,7 @@ def _grid_row(pair: GridPair, names: Mapping[str, str], axis: Axis) -> GridRow:
     return GridRow(
         reading=pair.reading.value,
         phrase=pair_phrase(pair, names),
-        mark=_mark(pair, axis),
+        mark=spread(axis, *pair.sym, missing="–"),
         numbers=tuple(
             (plus_minus(*value, missing="–"), caption) for value, caption in zip(values, captions, strict=True)
         ),
@@ -291,12 +286,3 @@ def _same(pair: GridPair) -> str:
     told = f"same reading in {pair.same_reading} of {count(pair.cells_reliable, 'cell')}"
     lost = pair.cells - pair.cells_reliable
     return f"{told}; not measured in {lost} more" if lost else told
-
-
-def _mark(pair: GridPair, axis: Axis) -> Mark:
-    mean, sd = pair.sym
-    if mean is None:
-        return Mark("–", None, None, None, None)
-    if sd is None:
-        return Mark(figure(mean), None, axis.at(mean), None, None)
-    return Mark(figure(mean), None, axis.at(mean), axis.at(mean - sd), axis.at(mean + sd))

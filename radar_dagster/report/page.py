@@ -1,7 +1,7 @@
 """The report page as plain values, section by section: what is shown, in which order, in which words.
 
-Here: everything the template prints. Not here: markup and style (`templates/`), rendering (`html.py`), evidence
-(`evidence.py`).
+Here: everything the template prints. Not here: the pieces of a chart (`charts.py`), markup and style
+(`templates/`), rendering (`html.py`), evidence (`evidence.py`).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from radar_dagster.report.charts import Axis, HeatCell
 from radar_dagster.report.data import READING_ORDER, Leak, Pair, ReportData, SelfEffect, number
 from radar_dagster.report.words import (
     NOT_MEASURED,
@@ -30,30 +31,6 @@ REASONS_SHOWN = 6
 PAIRS_SHOWN_FLAT = 45
 #: Lines of the spread over tasks; the widest come first.
 SPREAD_LINES = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """A horizontal scale of the page's own charts, from `low` to `high`."""
-
-    low: float
-    high: float
-
-    def at(self, value: float) -> str:
-        """The place of a value in percent of the width; what lies outside sits on the end."""
-        share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
-        return f"{100 * share:.2f}"
-
-
-@dataclass(frozen=True, slots=True)
-class HeatCell:
-    """A cell of the matrix: `kind` is `own`, `together`, `against` or `lost`; `strength` in percent."""
-
-    kind: str
-    shown: str
-    interval: str | None
-    strength: int
-    title: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,10 @@ from PIL import Image
 
 from radar_dagster.report.data import ComparedPair, records
 from radar_dagster.report.escape import markdown, one_line, shorten
+from radar_dagster.report.words import METHOD_WORDS
 from radar_dagster.report.words import figure as figure_text
+from radar_dagster.stats.passive import RRD, SYNTHETIC_CORRELATION
+from radar_dagster.stats.validation import matrix_of
 
 #: Blue where scores move together, orange where they pull against each other: told apart with any colour vision.
 _TOGETHER, _AGAINST, _INK, _MUTED, _HATCH = "#2f74bd", "#b5610f", "#1d1f22", "#6c7077", "#b9b4a8"
@@ -56,11 +59,8 @@ def pair_heatmap(pairs: pd.DataFrame, names: Mapping[str, str], title: str) -> F
 
     `pairs` has the columns criterion_a, criterion_b and value, each pair once; `names` as in `leakage_heatmap`.
     """
-    ids = list(names)
-    one_way = pairs.pivot(index="criterion_a", columns="criterion_b", values="value").reindex(index=ids, columns=ids)
-    upper = one_way.to_numpy(dtype=float, na_value=np.nan)
-    values = np.where(np.isnan(upper), upper.T, upper)
-    fig, ax = _heatmap(values, np.isnan(values) & ~np.eye(len(ids), dtype=bool), names)
+    values = matrix_of(pairs, "value", list(names))
+    fig, ax = _heatmap(values, np.isnan(values) & ~np.eye(len(values), dtype=bool), names)
     ax.set_xlabel(title, color=_MUTED, fontfamily=_FONT)
     return fig
 
@@ -198,10 +198,11 @@ def agreement_scatter(pairs: Sequence[ComparedPair], names: Mapping[str, str]) -
         points = [(pair.people, pair.baselines.get(method)) for pair in shown]
         known = [(x, y) for x, y in points if y is not None]
         if known:
-            ax.plot(*zip(*known, strict=True), marker, color=_AGAINST, alpha=0.6, markersize=5, label=_METHODS[method])
+            label = METHOD_WORDS[method]
+            ax.plot(*zip(*known, strict=True), marker, color=_AGAINST, alpha=0.6, markersize=5, label=label)
     for pair in shown:
         _crossed_point(ax, pair)
-    ax.plot([], [], "o", color=_TOGETHER, label=_METHODS["radar"])
+    ax.plot([], [], "o", color=_TOGETHER, label="SymCoupling")
     if len(shown) <= _NUMBERED_CRITERIA:
         for pair in shown:
             label = f"{_label(names[pair.a])} · {_label(names[pair.b])}"
@@ -221,9 +222,7 @@ def agreement_scatter(pairs: Sequence[ComparedPair], names: Mapping[str, str]) -
     return fig
 
 
-#: Method -> its name in pictures.
-_METHODS = {"radar": "SymCoupling", "synthetic_correlation": "synthetic correlation", "rrd": "RRD-style redundancy"}
-_BASELINE_MARKS = {"synthetic_correlation": "x", "rrd": "+"}
+_BASELINE_MARKS = {SYNTHETIC_CORRELATION: "x", RRD: "+"}
 
 
 def _crossed_point(ax: Axes, pair: ComparedPair) -> None:

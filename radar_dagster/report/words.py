@@ -13,8 +13,10 @@ import pandas as pd
 
 from radar_dagster.models.naming import ModelSpec, is_rule_based
 from radar_dagster.report.data import Pair, ReportData, SelfEffect, Settling
+from radar_dagster.stats.passive import RRD, SYNTHETIC_CORRELATION
 from radar_dagster.stats.settings import Reading
 from radar_dagster.stats.settling import MAX_PROBES, MIN_PROBES
+from radar_dagster.stats.validation import RADAR
 
 READING_WORDS: Mapping[str, str] = {
     Reading.CLUSTER: "counted twice",
@@ -304,9 +306,9 @@ def cost_words(spec: ModelSpec, costs: Sequence[float | None]) -> str:
 
 #: Method -> its name for readers.
 METHOD_WORDS = {
-    "radar": "RADAR",
-    "synthetic_correlation": "synthetic correlation",
-    "rrd": "RRD-style redundancy",
+    RADAR: "RADAR",
+    SYNTHETIC_CORRELATION: "synthetic correlation",
+    RRD: "RRD-style redundancy",
     "given": "these pairs",
 }
 
@@ -322,8 +324,5 @@ def people_words(human: pd.DataFrame) -> str:
 def budget_sentence(curve: Sequence[Mapping[str, Any]]) -> str:
     """The probe budget in one line: Pearson at every N', with its spread over subsets."""
     reference = "people" if curve[0]["reference"] == "human" else "all probes"
-    steps = []
-    for row in curve:
-        spread = "" if row["pearson_sd"] is None else f" ± {figure(row['pearson_sd'])}"
-        steps.append(f"{row['probes']}: {figure(row['pearson'], missing='undefined')}{spread}")
+    steps = (f"{row['probes']}: {plus_minus(row['pearson'], row['pearson_sd'], 'undefined')}" for row in curve)
     return f"Pearson with {reference} by probes per task, criterion and direction: {', '.join(steps)}"

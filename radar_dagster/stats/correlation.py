@@ -1,7 +1,7 @@
-"""Correlations of two vectors: Pearson, Spearman with mid-ranks, Kendall's τ_b; unknown with a reason, never a guess.
+"""Correlations of two vectors, or of many rows with one: Pearson, Spearman with mid-ranks, Kendall's τ_b.
 
-Here: what is left out pairwise, when a vector counts as constant, and which values count as tied. Not here: what the
-vectors mean, intervals (`human.py`), p-values.
+Here: what is left out pairwise, when a vector counts as constant, and which values count as tied. What is unknown has a
+reason; among many rows it is NaN. Not here: what the vectors mean, intervals (`human.py`), p-values (`validation.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from radar_dagster.stats.cell import BoolArray, FloatArray, IntArray
+from radar_dagster.stats.numbers import TOLERANCE, divide, nanmean
 
 #: Two points lie on a line whatever they are.
 MIN_PAIRS = 3
@@ -24,6 +25,9 @@ CONSTANT = "constant"
 #: Values closer than this are one value. It is relative to the largest of a vector, but not smaller than for values of
 #: the order of one: in a vector of differences, 0 and 5e-17 are the same.
 _ROUNDING = 1e-12
+
+#: The same for many rows at once: digits after which their values are ties.
+_DIGITS = 9
 
 
 @dataclass(frozen=True)
@@ -64,27 +68,39 @@ def correlate(x: npt.ArrayLike, y: npt.ArrayLike) -> Correlation:
     return Correlation(_product_moment(a, b), _within_one(spearman), _within_one(kendall), None)
 
 
-def pearson(x: npt.ArrayLike, y: npt.ArrayLike) -> float | None:
-    """Pearson's r of the complete pairs; None where `correlate` gives a reason."""
+def pearson(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[float | None, str | None]:
+    """Pearson's r of the complete pairs alone, and None; or None and the reason, both as in `correlate`."""
     a, b = _complete_pairs(x, y)
-    return None if _why_undefined(levels(a), levels(b)) else _product_moment(a, b)
+    reason = _why_undefined(levels(a), levels(b))
+    return (None, reason) if reason else (_product_moment(a, b), None)
 
 
-def pearson_matrix(values: FloatArray) -> FloatArray:
-    """Pearson's r of every two columns of `values` (items, k), over the items that have both: shape (k, k).
+def row_pearson(rows: FloatArray, reference: FloatArray) -> FloatArray:
+    """Pearson's r of every row of `rows` (m, pairs) with `reference` over the pairs that both have, (m,).
 
-    Symmetric to the last bit, within [−1, 1], the diagonal 1. NaN where a correlation is undefined: fewer than three
-    common items, or a column constant over them; on the diagonal, that of a column by itself.
+    `reference` is (pairs,), or (m, pairs) with a row of its own for each. NaN where fewer than `MIN_PAIRS` are left or
+    one side is constant.
     """
-    k = values.shape[1]
-    matrix = np.full((k, k), np.nan)
-    for i in range(k):
-        own = values[np.isfinite(values[:, i]), i]
-        matrix[i, i] = np.nan if _why_undefined(levels(own)) else 1.0
-        for j in range(i):
-            r = pearson(values[:, i], values[:, j])
-            matrix[i, j] = matrix[j, i] = np.nan if r is None else r
-    return matrix
+    both = np.isfinite(rows) & np.isfinite(reference)
+    x, y = np.where(both, rows, np.nan), np.where(both, reference, np.nan)
+    x, y = x - nanmean(x, axis=1)[:, None], y - nanmean(y, axis=1)[:, None]
+    x, y = np.where(both, x, 0.0), np.where(both, y, 0.0)
+    xx, yy, xy = (x * x).sum(axis=1), (y * y).sum(axis=1), (x * y).sum(axis=1)
+    varies = (np.abs(x).max(axis=1, initial=0) > TOLERANCE) & (np.abs(y).max(axis=1, initial=0) > TOLERANCE)
+    usable = (both.sum(axis=1) >= MIN_PAIRS) & varies
+    return np.clip(divide(xy, np.where(usable, np.sqrt(xx * yy), np.nan)), -1, 1)
+
+
+def row_spearman(rows: FloatArray, reference: FloatArray) -> FloatArray:
+    """Spearman's ρ, by mid-ranks, of every row with `reference`, as `row_pearson`."""
+    both = np.isfinite(rows) & np.isfinite(reference)
+    return row_pearson(_mid_ranks(np.where(both, rows, np.nan)), _mid_ranks(np.where(both, reference, np.nan)))
+
+
+def _mid_ranks(rows: FloatArray) -> FloatArray:
+    from scipy.stats import rankdata
+
+    return np.asarray(rankdata(np.round(rows, _DIGITS), axis=1, nan_policy="omit"), dtype=np.float64)
 
 
 def levels(values: FloatArray) -> IntArray:

@@ -9,10 +9,13 @@ Here: means and standard deviations over cells. Not here: a cell's own numbers (
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
+from radar_dagster.stats.cell import IntArray
 from radar_dagster.stats.numbers import nanmean, nanvar
 from radar_dagster.stats.readings import read_pairs
 from radar_dagster.stats.settings import ReadingThresholds
@@ -50,14 +53,18 @@ def average_over_cells(cells: Sequence[pd.DataFrame], thresholds: ReadingThresho
         means[name] = columns[name] = nanmean(known, axis=0)
         columns[f"{name}_sd"] = np.sqrt(nanvar(known, axis=0, ddof=1))
     read = read_pairs(means["sym"], means["asym"], means["leakage_ab"], means["leakage_ba"], thresholds)
-    readings = np.stack([cell["reading"].to_numpy(dtype=object) for cell in aligned])
-    columns["reading"] = read.reading
     upstream = [{"a": one, "b": other}.get(side) for side, (one, other) in zip(read.upstream, pairs, strict=True)]
+    columns["reading"] = read.reading
     columns["upstream"] = pd.Series(upstream, dtype=object)
-    ups = np.stack([cell["upstream"].astype(object).where(cell["upstream"].notna(), None) for cell in aligned])
-    same = (readings == read.reading) & (ups == np.array(upstream, dtype=object))
-    columns["same_reading"] = same.sum(axis=0)
+    columns["same_reading"] = _same_reading(aligned, read.reading, np.array(upstream, dtype=object))
     return pd.DataFrame(columns)
+
+
+def _same_reading(cells: Sequence[pd.DataFrame], reading: npt.NDArray[Any], upstream: npt.NDArray[Any]) -> IntArray:
+    """In how many cells every pair has this reading and this upstream criterion (None without one), (pairs,)."""
+    theirs = np.stack([cell["reading"].to_numpy(dtype=object) for cell in cells])
+    led_by = np.stack([cell["upstream"].astype(object).where(cell["upstream"].notna(), None) for cell in cells])
+    return np.asarray(((theirs == reading) & (led_by == upstream)).sum(axis=0))
 
 
 def _aligned(cell: pd.DataFrame, pairs: list[tuple[str, str]]) -> pd.DataFrame:

@@ -17,6 +17,7 @@ import pandas as pd
 
 from radar_dagster.stats.aggregation import normalised_weights
 from radar_dagster.stats.cell import BoolArray, FloatArray, IntArray
+from radar_dagster.stats.correlation import CONSTANT, MIN_PAIRS, TOO_FEW, pearson
 from radar_dagster.stats.numbers import TOLERANCE
 
 #: What a passive response is for: each baseline reads a sample of its own.
@@ -25,14 +26,12 @@ PURPOSES = (CORRELATION, WHITENING)
 #: How the methods are called in the tables.
 SYNTHETIC_CORRELATION, RRD = "synthetic_correlation", "rrd"
 
-#: Two points always lie on a line: from three on a correlation says something.
-MIN_RESPONSES = 3
 #: One criterion alone has nothing to be redundant with.
 MIN_CRITERIA = 2
-#: Why there is no value. `constant`: a criterion whose scores are all the same varies with nothing; `too_few`: fewer
-#: than three responses with the scores needed, or one criterion left; `singular`: a criterion follows exactly from the
-#: others and nothing was shrunk; `negative_weight`: see `Whitening`.
-CONSTANT, TOO_FEW, SINGULAR, NEGATIVE_WEIGHT = "constant", "too_few", "singular", "negative_weight"
+#: Why there is no value, besides `constant` (a criterion whose scores are all the same varies with nothing) and
+#: `too_few` (fewer than three responses with the scores needed, or one criterion left): `singular`, a criterion follows
+#: exactly from the others and nothing was shrunk; `negative_weight`, see `Whitening`.
+SINGULAR, NEGATIVE_WEIGHT = "singular", "negative_weight"
 
 #: Below this an eigenvalue of a correlation matrix is 0 but for rounding.
 _SMALLEST_EIGENVALUE = 1e-10
@@ -88,11 +87,9 @@ def synthetic_correlation(p: FloatArray) -> PairValues:
     reasons: list[list[Reason]] = [[None] * n for _ in range(n)]
     for i in range(n):
         for j in range(i + 1, n):
-            both = p[present[:, i] & present[:, j]][:, [i, j]]
-            reason = _unfit(both)
+            r, reason = pearson(p[:, i], p[:, j])
+            values[i, j] = values[j, i] = np.nan if r is None else r
             reasons[i][j] = reasons[j][i] = reason
-            if reason is None:
-                values[i, j] = values[j, i] = _correlation_matrix(both)[0, 1]
     return PairValues(values, counts, tuple(map(tuple, reasons)))
 
 
@@ -111,10 +108,10 @@ def rrd(p: FloatArray) -> Whitening:
     without them.
     """
     n = p.shape[1]
-    scored: BoolArray = np.isfinite(p).sum(axis=0) >= MIN_RESPONSES
+    scored: BoolArray = np.isfinite(p).sum(axis=0) >= MIN_PAIRS
     complete = p[np.isfinite(p[:, scored]).all(axis=1)] if scored.any() else p[:0]
     reasons: list[Reason] = [None if known else TOO_FEW for known in scored]
-    if len(complete) < MIN_RESPONSES:
+    if len(complete) < MIN_PAIRS:
         return _no_whitening([TOO_FEW] * n, len(complete))
     varies: BoolArray = scored & _varies(complete)
     reasons = [reason or (None if moving else CONSTANT) for reason, moving in zip(reasons, varies, strict=True)]
@@ -142,8 +139,8 @@ def shrunk_correlation(p: FloatArray) -> tuple[FloatArray, float]:
     centred = p - p.mean(axis=0)
     standardised = centred / np.sqrt((centred**2).mean(axis=0))
     shrinkage = float(ledoit_wolf_shrinkage(standardised, assume_centered=True))
-    matrix = (1 - shrinkage) * _correlation_matrix(p) + shrinkage * np.eye(p.shape[1])
-    return matrix, shrinkage
+    plain = np.corrcoef(p, rowvar=False)
+    return np.asarray((1 - shrinkage) * plain + shrinkage * np.eye(p.shape[1])), shrinkage
 
 
 def whitening_matrix(correlation: FloatArray) -> FloatArray | None:
@@ -188,22 +185,10 @@ def baseline_tables(
     return _frame(rows, pair_columns, "value"), _frame(weight_rows, [*weight_rows[0]], "whitened")
 
 
-def _unfit(columns: FloatArray) -> Reason:
-    """Why complete columns (responses, 2) have no correlation; None when they have one."""
-    if len(columns) < MIN_RESPONSES:
-        return TOO_FEW
-    return None if _varies(columns).all() else CONSTANT
-
-
 def _varies(columns: FloatArray) -> BoolArray:
     """Which columns hold different values, blind to rounding errors; False for a column with a value missing."""
     spread = columns.max(axis=0) - columns.min(axis=0)
     return np.asarray(spread > TOLERANCE)
-
-
-def _correlation_matrix(columns: FloatArray) -> FloatArray:
-    matrix: FloatArray = np.asarray(np.corrcoef(columns, rowvar=False))
-    return matrix
 
 
 def _weights(

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from radar_dagster.stats.cell import FloatArray, IntArray, ScoreCube
+from radar_dagster.stats.correlation import row_pearson, row_spearman
 from radar_dagster.stats.coupling import (
     average_over_tasks,
     slices_from_means,
@@ -20,7 +21,7 @@ from radar_dagster.stats.coupling import (
     weighted_stratum_means,
 )
 from radar_dagster.stats.settings import CouplingSettings
-from radar_dagster.stats.validation import row_mae, row_pearson, row_spearman
+from radar_dagster.stats.validation import row_mae
 
 #: The paper's values of N'; those below the cell's N are tried.
 BUDGETS = (1, 2, 3, 4, 5, 10)

@@ -1,8 +1,8 @@
 """Agreement of a method's pair values with a reference, above all with people: correlations, distance, and how often
 chance would do as well.
 
-Here: one vector of pair values against another, or many at once. Not here: where people's correlations come from
-(`human.py`), and what the pair values are (`coupling.py`, `passive.py`).
+Here: pair values as matrices, and one method or several against a reference. Not here: correlations as such
+(`correlation.py`), where people's come from (`human.py`), and what the pair values are (`coupling.py`, `passive.py`).
 
 A pair value belongs to two criteria, so pairs that share a criterion are not independent and the usual p-value of a
 correlation is wrong. The one given here relabels the criteria: under the hypothesis that the names mean nothing, every
@@ -19,13 +19,13 @@ from math import factorial
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from radar_dagster.stats.cell import FloatArray, IntArray
-from radar_dagster.stats.numbers import TOLERANCE, divide, nanmean
+from radar_dagster.stats.correlation import MIN_PAIRS, correlate, levels, row_pearson
+from radar_dagster.stats.numbers import TOLERANCE, nanmean
 
-#: With fewer pairs a correlation is ±1 or undefined.
-MIN_PAIRS = 3
+#: How the audit's own method is called in the tables; those of the baselines are in `passive.py`.
+RADAR = "radar"
 
 #: All n! relabellings are tried up to this many criteria (8! = 40,320); beyond, so many drawn ones.
 EXACT_CRITERIA = 8
@@ -33,9 +33,6 @@ DRAWN_RELABELLINGS = 9_999
 
 #: Relabellings that are evaluated at once.
 _CHUNK = 50_000
-
-#: Digits after which numbers are ties: averages of scores that are equal on paper often are not in binary.
-_DIGITS = 9
 
 
 @dataclass(frozen=True)
@@ -49,6 +46,10 @@ class Agreement:
     p_permutation: float | None  #: in (0, 1]: share of relabellings that agree at least as well, the given one included
     pairs_used: int
     detail: str | None
+
+
+#: The fields of an Agreement that may be unknown.
+NUMBERS = ("pearson", "spearman", "kendall", "mae", "p_permutation")
 
 
 def agreement(values: FloatArray, reference: FloatArray, rng: np.random.Generator | None = None) -> Agreement:
@@ -72,13 +73,14 @@ def agreement(values: FloatArray, reference: FloatArray, rng: np.random.Generato
     x, y = values[a, b][used], reference[a, b][used]
     mae = float(np.abs(x - y).mean())
     for name, side in (("constant_values", x), ("constant_reference", y)):
-        if np.ptp(side) <= TOLERANCE:
+        if levels(side).max() == 0:
             return Agreement(None, None, None, mae, None, pairs, f"{name}: {side[0]:g} for all {pairs} pairs")
+    found = correlate(x, y)
     p, detail = permutation_p(values, reference, rng)
     return Agreement(
-        pearson=float(row_pearson(x[None], y)[0]),
-        spearman=float(row_spearman(x[None], y)[0]),
-        kendall=float(stats.kendalltau(_rounded(x), _rounded(y)).statistic),
+        pearson=found.pearson,
+        spearman=found.spearman,
+        kendall=found.kendall,
         mae=mae,
         p_permutation=p,
         pairs_used=pairs,
@@ -129,36 +131,6 @@ def _drawn_orders(n: int, rng: np.random.Generator) -> IntArray:
     return rng.permuted(np.tile(np.arange(n), (DRAWN_RELABELLINGS, 1)), axis=1)
 
 
-def row_pearson(rows: FloatArray, reference: FloatArray) -> FloatArray:
-    """Pearson's r of every row of `rows` (m, pairs) with `reference` over the pairs that both have, (m,).
-
-    `reference` is (pairs,), or (m, pairs) with a row of its own for each. NaN where fewer than `MIN_PAIRS` are left or
-    one side is constant.
-    """
-    both = np.isfinite(rows) & np.isfinite(reference)
-    x, y = np.where(both, rows, np.nan), np.where(both, reference, np.nan)
-    x, y = x - nanmean(x, axis=1)[:, None], y - nanmean(y, axis=1)[:, None]
-    x, y = np.where(both, x, 0.0), np.where(both, y, 0.0)
-    xx, yy, xy = (x * x).sum(axis=1), (y * y).sum(axis=1), (x * y).sum(axis=1)
-    varies = (np.abs(x).max(axis=1, initial=0) > TOLERANCE) & (np.abs(y).max(axis=1, initial=0) > TOLERANCE)
-    usable = (both.sum(axis=1) >= MIN_PAIRS) & varies
-    return np.clip(divide(xy, np.where(usable, np.sqrt(xx * yy), np.nan)), -1, 1)
-
-
-def row_spearman(rows: FloatArray, reference: FloatArray) -> FloatArray:
-    """Spearman's ρ, by mid-ranks, of every row with `reference`, as `row_pearson`."""
-    both = np.isfinite(rows) & np.isfinite(reference)
-    return row_pearson(_mid_ranks(np.where(both, rows, np.nan)), _mid_ranks(np.where(both, reference, np.nan)))
-
-
-def _mid_ranks(rows: FloatArray) -> FloatArray:
-    return np.asarray(stats.rankdata(_rounded(rows), axis=1, nan_policy="omit"), dtype=np.float64)
-
-
-def _rounded(values: FloatArray) -> FloatArray:
-    return np.round(values, _DIGITS)
-
-
 def row_mae(rows: FloatArray, reference: FloatArray) -> FloatArray:
     """Mean absolute difference of every row (m, pairs) to `reference` over the pairs that both have; NaN below three.
 
@@ -180,9 +152,7 @@ def validation_table(
         rows = [(method, *astuple(nothing)) for method in values]
     else:
         rows = [(method, *astuple(agreement(matrix, reference, rng))) for method, matrix in values.items()]
-    table = pd.DataFrame(rows, columns=columns)
-    numbers = ["pearson", "spearman", "kendall", "mae", "p_permutation"]
-    return table.astype(dict.fromkeys(numbers, np.float64)).astype({"detail": object})
+    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(NUMBERS, np.float64)).astype({"detail": object})
 
 
 def matrix_of(frame: pd.DataFrame, value: str, criteria: Sequence[str]) -> FloatArray:

@@ -22,6 +22,8 @@ from stub_server import Rule, Script, StubServer
 from stub_server.brains import brain_from
 from stub_server.log import Record
 
+from radar_dagster.tables import COUPLING_TABLES, GRID_TABLES, VALIDATION_TABLES
+
 pytestmark = pytest.mark.slow
 
 WRITER, JUDGE = "oai-writer", "ant-judge"

@@ -1,6 +1,8 @@
 """The definitions of a workspace: what is there, what runs by itself and what waits for a person."""
 
 from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -94,11 +96,14 @@ def test_a_cron_that_can_not_be_is_named() -> None:
         build_definitions(Workspace(schedule=ScheduleSection(cron="99 6 * * 1")))
 
 
+def code_versions(workspace: Workspace) -> dict[str, str | None]:
+    graph = build_definitions(workspace).resolve_asset_graph()
+    return {key.to_user_string(): graph.get(key).code_version for key in graph.materializable_asset_keys}
+
+
 def test_changed_settings_change_the_code_version_of_what_uses_them_alone() -> None:
     def versions(**audit: object) -> dict[str, str | None]:
-        workspace = Workspace.model_validate({"audit": audit})
-        graph = build_definitions(workspace).resolve_asset_graph()
-        return {key.to_user_string(): graph.get(key).code_version for key in graph.materializable_asset_keys}
+        return code_versions(Workspace.model_validate({"audit": audit}))
 
     base = versions()
     gate = versions(coupling={"gate": 0.3})
@@ -109,6 +114,23 @@ def test_changed_settings_change_the_code_version_of_what_uses_them_alone() -> N
     assert {asset for asset in base if base[asset] != probes[asset]} == {"probes", "audit_report"}
     passive = versions(passive_responses=5)
     assert {asset for asset in base if base[asset] != passive[asset]} == {"passive_responses"}
+
+
+def test_another_verifier_makes_the_grid_stale_and_no_cell() -> None:
+    base, more = code_versions(Workspace()), code_versions(Workspace(verifiers=("reader", "editor")))
+    assert {asset for asset in base if base[asset] != more[asset]} == set(GRID_TABLES)
+
+
+def test_changed_ratings_make_the_human_correlations_stale_and_an_absent_file_stops_no_definitions(
+    tmp_path: Path,
+) -> None:
+    workspace = Workspace.model_validate({"root": tmp_path, "human": {"helpsteer2": "ratings.csv"}})
+    seen = [code_versions(workspace)]
+    for rating in (1, 2):
+        (tmp_path / "ratings.csv").write_text(f"helpfulness\n{rating}\n", encoding="utf-8")
+        seen.append(code_versions(workspace))
+    for before, after in pairwise(seen):
+        assert {asset for asset in before if before[asset] != after[asset]} == {"human_correlations"}
 
 
 def test_a_resource_can_be_swapped() -> None:

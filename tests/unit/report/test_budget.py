@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pandas as pd
 import pytest
 from made_cells import compared, make_cell
 
@@ -92,4 +91,3 @@ def test_an_audit_with_one_probe_has_no_fewer_to_try(said: dict | None) -> None:
 
 def test_without_the_table_there_is_no_section() -> None:
     assert budget(make_cell()) is None
-    assert isinstance(CELL.tables["probe_budget"], pd.DataFrame)

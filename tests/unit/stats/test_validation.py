@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from radar_dagster.stats import validation
-from radar_dagster.stats.validation import agreement, matrix_of, permutation_p, row_mae, row_pearson, row_spearman
+from radar_dagster.stats.correlation import row_pearson, row_spearman
+from radar_dagster.stats.validation import agreement, matrix_of, permutation_p, row_mae
 
 Table = Callable[[str], pd.DataFrame]
 HALF = 0.005
