@@ -100,6 +100,7 @@ def parse_direction(text: str) -> str:
 
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
 _NOT_AVAILABLE = frozenset({"", "na", "n/a", "nan", "null", "none"})
 
 
@@ -123,7 +124,8 @@ def parse_number(text: str) -> float | None:
         return None
     value = float(text) if _NUMBER.fullmatch(text) else math.inf
     if not math.isfinite(value):
-        raise ValueError("expected a finite number or an empty cell")
+        hint = f"; is it {text.replace(',', '.')}, with a decimal point?" if _DECIMAL_COMMA.fullmatch(text) else ""
+        raise ValueError(f"expected a finite number or an empty cell{hint}")
     return value
 
 

@@ -9,11 +9,13 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from radar_dagster.report.charts import UNIT, Axis, Mark, placed, unit_axis
 from radar_dagster.report.data import ComparedPair, Record, ReportData, named_state
 from radar_dagster.report.page import PAIRS_SHOWN_FLAT
 from radar_dagster.report.words import METHOD_WORDS, count, figure, listed, people_words
-from radar_dagster.stats.correlation import MIN_PAIRS
+from radar_dagster.stats.correlation import MIN_PAIRS, pearson
 from radar_dagster.stats.passive import RRD
 from radar_dagster.stats.validation import DRAWN_RELABELLINGS, EXACT_CRITERIA, RADAR
 
@@ -96,12 +98,14 @@ def takeaway(row: Record) -> str:
     pairs, r = count(int(row["pairs_used"]), "pair"), row["pearson"]
     if r is None:
         return _no_agreement(row)
+    if r >= _WEAK and row["p_permutation"] is not None and row["p_permutation"] > _CHANCE:
+        return (
+            f"Over {pairs} of criteria, this judge’s couplings and those of people’s ratings correlate (Pearson "
+            f"{figure(r)}, ranks {figure(row['spearman'])}), but chance does as well too often to build on it."
+        )
     likeness, called = _strength(r)
-    chance = r >= _WEAK and row["p_permutation"] is not None and row["p_permutation"] > _CHANCE
-    return (
-        f"This judge {likeness}: over {pairs} of criteria, {called} (Pearson {figure(r)})"
-        f"{', but it may be chance' if chance else ''}."
-    )
+    ranks = f", ranks {figure(row['spearman'])}" if row["spearman"] is not None else ""
+    return f"This judge {likeness}: over {pairs} of criteria, {called} (Pearson {figure(r)}{ranks})."
 
 
 def _strength(r: float) -> tuple[str, str]:
@@ -145,8 +149,24 @@ def _no_correlation(reasons: Iterable[str]) -> str:
 def _details(row: Record, used: Sequence[ComparedPair], names: Mapping[str, str]) -> Iterator[str]:
     if row["p_permutation"] is not None:
         yield chance_sentence(row["p_permutation"], len({name for pair in used for name in (pair.a, pair.b)}))
+    if row["pearson"] is not None and len(used) > MIN_PAIRS:
+        yield from _weightiest_sentence(used, names)
     if used:
         yield disagreement_sentence(max(used, key=_apart), names)
+
+
+def _weightiest_sentence(used: Sequence[ComparedPair], names: Mapping[str, str]) -> Iterator[str]:
+    """What Pearson is without the pair that it rests on most; a few pairs are easily carried by one."""
+    judge, theirs = (np.array([getattr(pair, side) for pair in used], dtype=float) for side in ("sym", "people"))
+    whole, _ = pearson(judge, theirs)
+    without = [pearson(np.delete(judge, k), np.delete(theirs, k))[0] for k in range(len(used))]
+    changes = [(abs(r - whole), k) for k, r in enumerate(without) if r is not None and whole is not None]
+    if changes:
+        k = max(changes)[1]
+        yield (
+            f"It rests most on {names[used[k].a]} and {names[used[k].b]}: without that pair Pearson is "
+            f"{figure(without[k])}."
+        )
 
 
 def chance_sentence(p: float, criteria: int) -> str:

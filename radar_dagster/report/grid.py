@@ -203,7 +203,6 @@ _NOT_AUDITED = {"not_audited": "Not audited", "self_pair": "Self-pairs, left out
 _WHY = {
     "self_pair": "self-pair",
     "not_audited": "not audited",
-    "not_validated": "not compared",
     "no_human_correlations": "no people",
     "too_few_pairs": "too few pairs",
     "constant_values": "all pairs alike",

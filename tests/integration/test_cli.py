@@ -197,6 +197,7 @@ def test_an_audit_of_ones_own_rubric_is_compared_with_ones_own_ratings(
     again = called("audit", "desk.yaml", "--probes", "2", "--human", "ratings.csv", "--json", cwd=folder).document
     human = {(row["criterion_a"], row["criterion_b"]): row["pearson_r"] for row in again["human_correlations"]}
     assert human["accuracy", "length"] == pytest.approx(ratings["accuracy"].corr(ratings["Length"]))
+    assert again["notes"] == []
     (row,) = again["validation"]
     assert row["pairs_used"] == sum(pair["sym"] is not None for pair in again["criterion_pairs"])
     assert again["leakage"] == outcome.document["leakage"]  # what people say moves no number of the audit
@@ -207,6 +208,12 @@ def test_an_audit_of_ones_own_rubric_is_compared_with_ones_own_ratings(
     assert told.code == 0
     assert "ratings.csv" in Path(again["report"]).read_text()
 
+    half = ratings.set_axis(["accuracy", "clear", "Length"], axis=1)
+    half.to_csv(folder / "half.csv", index=False)
+    noted = called("audit", "desk.yaml", "--probes", "2", "--human", "half.csv", "--json", cwd=folder)
+    assert any("clarity" in note and "clear" in note for note in noted.document["notes"])
+    assert "'clear'" in noted.err
+
     strangers = ratings.set_axis(["beauty", "wit", "charm"], axis=1)
     strangers.to_csv(folder / "strangers.csv", index=False)
     refused = called("audit", "desk.yaml", "--human", "strangers.csv", cwd=folder)
@@ -214,6 +221,19 @@ def test_an_audit_of_ones_own_rubric_is_compared_with_ones_own_ratings(
     for name in ("'accuracy'", "'clarity'", "'length'", "'beauty'", "'wit'", "'charm'"):
         assert name in refused.err
     assert "Traceback" not in refused.err
+
+
+def test_pairs_of_which_only_some_have_baselines_share_a_document(
+    audited: tuple[Path, Outcome], tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(audited[0], tmp_path / "own"))
+    options = ("audit", "desk.yaml", "--probes", "1", "--tasks", "1", "--verifier", "reader")
+    assert called(*options, "--baselines", cwd=folder).code in {0, 1, 3}
+    document = called(
+        *options, "--generator", "editor", "--generator", "offline/editor@b", "--json", cwd=folder
+    ).document
+    assert {row["pair"] for row in document["baselines"]} == {PAIR}
+    assert {row["pair"] for row in document["validation"]} > {PAIR}
 
 
 def test_the_folder_holds_the_page_every_table_and_the_document(audited: tuple[Path, Outcome]) -> None:

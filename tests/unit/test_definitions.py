@@ -109,7 +109,7 @@ def test_changed_settings_change_the_code_version_of_what_uses_them_alone() -> N
     gate = versions(coupling={"gate": 0.3})
     assert {asset for asset in base if base[asset] != gate[asset]} == {*ANALYSIS, "probe_budget"}
     seed = versions(coupling={"seed": 1})
-    assert {asset for asset in base if base[asset] != seed[asset]} == {*ANALYSIS, *VALIDATION_TABLES}
+    assert {asset for asset in base if base[asset] != seed[asset]} == {*ANALYSIS, *VALIDATION_TABLES, *GRID_TABLES}
     probes = versions(probes=5)
     assert {asset for asset in base if base[asset] != probes[asset]} == {"probes", "audit_report"}
     passive = versions(passive_responses=5)

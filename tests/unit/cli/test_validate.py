@@ -112,6 +112,28 @@ def test_people_read_a_table_and_whose_ratings_it_is_about(run: Run) -> None:
     assert "1/24" in text
 
 
+def test_a_criterion_that_is_spelled_in_two_ways_is_one(run: Run) -> None:
+    """Else it would be two criteria, each without most of its pairs, and the correlation another one."""
+    cell = published("summeval").reset_index(drop=True)
+    expected = run(cell, "summeval")[1]["validation"][0]
+    cell.loc[1, "criterion_a"], cell.loc[4, "criterion_b"] = "COHERENCE", "Rele vance"
+    assert run(cell, "summeval")[1]["validation"][0] == expected
+
+
+def test_a_pair_that_stands_twice_under_two_spellings_is_refused_with_both_lines(run: Run) -> None:
+    cell = published("summeval").reset_index(drop=True)
+    twice = pd.concat([cell, cell.iloc[[0]].assign(criterion_a="Coherence")])
+    with pytest.raises(BadInputError, match=r"pairs\.csv:8: repeats line 2"):
+        run(twice, "summeval")
+
+
+def test_a_decimal_comma_is_recognised(run: Run) -> None:
+    cell = published("summeval").astype({"sym": object}).reset_index(drop=True)
+    cell.loc[2, "sym"] = "0,61"
+    with pytest.raises(BadInputError, match=r"pairs\.csv:4: column 'sym'.*is it 0\.61, with a decimal point\?"):
+        run(cell, "summeval")
+
+
 @pytest.mark.parametrize(
     ("human", "options", "told"),
     [

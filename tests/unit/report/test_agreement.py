@@ -21,7 +21,8 @@ NAMES = {"a": "Tone", "b": "Length"}
 
 
 def row(pearson: float | None, *, p: float | None = 0.01, pairs: int = 10, mae: float | None = 0.2, detail: str = ""):
-    return {"pearson": pearson, "p_permutation": p, "pairs_used": pairs, "mae": mae, "detail": detail}
+    known = {"pearson": pearson, "spearman": None if pearson is None else 0.53}
+    return {**known, "p_permutation": p, "pairs_used": pairs, "mae": mae, "detail": detail}
 
 
 @pytest.mark.parametrize(
@@ -38,14 +39,14 @@ def row(pearson: float | None, *, p: float | None = 0.01, pairs: int = 10, mae: 
 )
 def test_agreement_is_called_by_its_size_and_sign(pearson: float, likeness: str, called: str) -> None:
     assert takeaway(row(pearson)) == (
-        f"This judge {likeness}: over 10 pairs of criteria, {called} (Pearson {figure(pearson)})."
+        f"This judge {likeness}: over 10 pairs of criteria, {called} (Pearson {figure(pearson)}, ranks 0.53)."
     )
 
 
 def test_agreement_that_swapped_names_reach_often_is_told_with_a_doubt_and_no_agreement_without_one() -> None:
-    assert takeaway(row(0.9, p=1 / 6, pairs=3)).endswith(
-        "the agreement is strong (Pearson 0.90), but it may be chance."
-    )
+    doubtful = takeaway(row(0.9, p=1 / 6, pairs=3))
+    assert "(Pearson 0.90, ranks 0.53), but chance does as well too often to build on it." in doubtful
+    assert "strong" not in doubtful
     assert "chance" not in takeaway(row(0.9, p=0.05))
     assert "chance" not in takeaway(row(0.1, p=0.5))
 
@@ -130,7 +131,20 @@ def test_pairs_hold_both_numbers_and_the_largest_difference_comes_first() -> Non
         assert float(shown.judge.at) == pytest.approx(100 * (syms[key] - low) / (high - low), abs=0.006)
         assert shown.gap == tuple(sorted((shown.judge.at, shown.people.at), key=float))
     first = CELL.names[order[0][0]], CELL.names[order[0][1]]
-    assert f"The two differ most on {first[0]} and {first[1]}" in SECTION.details[1]
+    assert f"The two differ most on {first[0]} and {first[1]}" in SECTION.details[2]
+
+
+def test_the_pair_that_agreement_rests_on_is_named_with_what_is_left_without_it() -> None:
+    used = [pair for pair in CELL.compared if pair.sym is not None and pair.people is not None]
+
+    def r(kept: list[ComparedPair]) -> float:
+        return float(stats.pearsonr([pair.sym for pair in kept], [pair.people for pair in kept]).statistic)
+
+    without = {(pair.a, pair.b): r([other for other in used if other is not pair]) for pair in used}
+    a, b = max(without, key=lambda key: abs(without[key] - r(used)))
+    assert SECTION.details[1] == (
+        f"It rests most on {CELL.names[a]} and {CELL.names[b]}: without that pair Pearson is {figure(without[a, b])}."
+    )
 
 
 def test_published_values_have_no_interval_and_those_of_a_file_have_one() -> None:

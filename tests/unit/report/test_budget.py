@@ -19,8 +19,8 @@ def row(probes: int, pearson: float | None, sd: float | None, detail: str | None
 def test_the_smallest_number_that_is_near_and_steady_is_named() -> None:
     fewer = [row(1, 0.80, 0.04), row(2, 0.85, 0.06), row(3, 0.85, 0.05), row(4, 0.86, 0.01)]
     assert budget_takeaway(fewer, 0.86, 5, "people") == (
-        "3 probes per task, criterion and direction would have told much the same: Pearson with people is 0.85 ± 0.05 "
-        "over 30 random subsets, and 0.86 with all 5."
+        "For the agreement with people alone, 3 probes per task, criterion and direction would have told much the "
+        "same: Pearson with people is 0.85 ± 0.05 over 30 random subsets, and 0.86 with all 5."
     )
 
 

@@ -356,7 +356,7 @@ def test_without_people_one_sentence_says_how_to_name_a_source_and_no_table_is_e
 
 def test_a_comparison_is_on_the_page_with_its_numbers_marks_and_caveats() -> None:
     text = FULL_PAGE.text
-    assert "This judge couples these criteria much as people’s ratings do: over 6 pairs" in text
+    assert "Over 6 pairs of criteria, this judge’s couplings and those of people’s ratings correlate" in text
     assert "(50 items of ratings.csv; raters: all)" in text
     pair = next(pair for pair in FULL.compared if (pair.a, pair.b) == ("c0", "c1"))
     assert f"{figure(pair.sym)} {figure(pair.sym_low)} to {figure(pair.sym_high)} Judge" in text

@@ -257,3 +257,19 @@ def test_two_scores_of_one_response_on_one_criterion_are_refused() -> None:
     scores = frame(draws(18, criteria=2), ["a", "b"], CORRELATION)
     with pytest.raises(ValueError, match="two scores of response 'correlation0' on criterion 'a'"):
         baseline_tables(pd.concat([scores, scores.head(1)]), ["a", "b"])
+
+
+def test_correlations_of_which_shrinkage_leaves_nothing_are_null_and_not_zero() -> None:
+    """Twenty responses, of which one fails on all four criteria: a single response carries every correlation."""
+    p = np.ones((20, 4))
+    p[7] = 0.0
+    found = rrd(p)
+    assert found.shrinkage == 0 or np.isnan(found.redundancy.values).all()
+    scores = pd.DataFrame(
+        [(f"r{k}", "whitening", f"c{j}", p[k, j]) for k in range(20) for j in range(4)],
+        columns=["response", "purpose", "criterion", "p"],
+    )
+    table, _ = baseline_tables(scores, [f"c{j}" for j in range(4)])
+    rows = table[table["method"] == "rrd"]
+    assert rows["value"].isna().all()
+    assert set(rows["reason"]) <= {"shrunk", "singular"}
