@@ -205,14 +205,25 @@ class Runner:
 
     def _make_baselines(self, benchmark: str, generators: Sequence[str], pairs: Sequence[Pair]) -> None:
         """What the ledger answers is used again, so only what is new is paid for."""
+        without: set[str] = set()
         for generator in generators:
             self._listener(f"{benchmark}: {generator} answers the bare tasks, for the baselines")
-            self.run_job(jobs.GENERATE_PASSIVE, _probes_key(benchmark, generator))
+            failed = self.run_job(jobs.GENERATE_PASSIVE, _probes_key(benchmark, generator))
             self._require_calls("passive_responses", **{BENCHMARK: benchmark, GENERATOR: generator})
-        for pair in pairs:
+            if self._left_out(failed, f"{benchmark}: no baselines of {generator}"):
+                without.add(generator)
+        for pair in (pair for pair in pairs if pair.generator not in without):
             self._listener(f"{benchmark}: {pair.verifier} judges the answers of {pair.generator} to the bare tasks")
-            self.run_job(jobs.JUDGE_PASSIVE, multi_key(**{BENCHMARK: benchmark, PAIR: pair.key}))
+            failed = self.run_job(jobs.JUDGE_PASSIVE, multi_key(**{BENCHMARK: benchmark, PAIR: pair.key}))
             self._require_calls("passive_scores", **{BENCHMARK: benchmark, PAIR: pair.key})
+            self._left_out(failed, f"{benchmark}: no baselines of {pair.key}")
+
+    def _left_out(self, failed: Sequence[FailedCheck], what: str) -> bool:
+        """Tell which gate stopped the baselines, if one did."""
+        reasons = [f"{check.asset}: {check.description}" for check in failed if check.blocking]
+        for reason in reasons:
+            self._listener(f"{what}, stopped by a gate: {reason}")
+        return bool(reasons)
 
     def compare_cells(self, benchmark: str) -> None:
         """Put all audited cells of a benchmark side by side."""

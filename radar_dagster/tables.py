@@ -195,7 +195,7 @@ GRID_AGREEMENT = _schema(
 )  # fmt: skip
 
 #: One row: the policy's answer. `reasons` is a JSON list of sentences; `settings` a JSON object with the coupling
-#: settings and the policy with which stage 3 was computed.
+#: settings and the policy with which stage 3 was computed, and the version of the rubric that it is about.
 VERDICT = _schema({"verdict": _TEXT, "exit_code": _INT, "reasons": _TEXT, "settings": _TEXT})
 
 #: One row: where the report was written, relative to the store.

@@ -44,7 +44,7 @@ _DESCRIPTIONS = {
 def coupling_assets(workspace: Workspace, partitions: Partitions) -> list[dg.AssetsDefinition]:
     """One multi-asset: all tables of stage 3."""
     settings, policy = workspace.audit.coupling, workspace.audit.policy
-    version = code_version(1, settings.model_dump(mode="json"), policy.model_dump(mode="json"))
+    version = code_version(2, settings.model_dump(mode="json"), policy.model_dump(mode="json"))
 
     @dg.multi_asset(
         name="coupling",
@@ -80,7 +80,7 @@ def coupling_assets(workspace: Workspace, partitions: Partitions) -> list[dg.Ass
         verdict = decide(tables, scores, policy, settings.thresholds)
         pictures = coupling_pictures(loaded, tables, settings)
         frames = {name: getattr(tables, name) for name in COUPLING_TABLES if name != "verdict"}
-        frames["verdict"] = verdict_frame(verdict, settings, policy)
+        frames["verdict"] = verdict_frame(verdict, settings, policy, loaded.version)
         for table, frame in frames.items():
             metadata: dict[str, Any] = {"table": table_metadata(frame), **pictures.get(table, {})}
             yield dg.Output(frame, output_name=table, metadata=metadata)

@@ -4,7 +4,7 @@ Here: gathering the cells with SQL over the lake. Not here: means and spreads (`
 (`validation.py`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import product
 from typing import Any
 
@@ -15,6 +15,7 @@ import pandas as pd
 
 from radar_dagster.assets.common import IO_MANAGER, OWNERS, code_version, table_columns, table_metadata
 from radar_dagster.assets.pictures import grid_pictures
+from radar_dagster.assets.validation import version_in
 from radar_dagster.config import Workspace
 from radar_dagster.errors import BadInputError
 from radar_dagster.lake import Lake
@@ -60,7 +61,7 @@ def grid_assets(workspace: Workspace, partitions: Partitions) -> list[dg.AssetsD
         name="grid",
         partitions_def=partitions.benchmark,
         ins={"rubric": dg.AssetIn(), "human_correlations": dg.AssetIn()},
-        deps=[dg.AssetDep("criterion_pairs", partition_mapping=of_the_benchmark)],
+        deps=[dg.AssetDep(name, partition_mapping=of_the_benchmark) for name in ("criterion_pairs", "verdict")],
         outs={
             table: dg.AssetOut(
                 io_manager_key=IO_MANAGER,
@@ -83,7 +84,7 @@ def grid_assets(workspace: Workspace, partitions: Partitions) -> list[dg.AssetsD
     ) -> Iterator[dg.Output[pd.DataFrame]]:
         benchmark = context.partition_key
         loaded = rubric_from_frame(benchmark, rubric)
-        cells = read_cells(lake.lake, benchmark, loaded)
+        cells = read_cells(lake.lake, benchmark, loaded, {Pair(*pair).key for pair in workspace.pairs()})
         human = matrix_of(human_correlations, "pearson_r", [criterion.id for criterion in loaded.criteria])
         frames = {
             "coupling_grid": average_over_cells(list(cells.values()), settings.thresholds),
@@ -110,25 +111,24 @@ def _rule_based(workspace: Workspace) -> tuple[str, ...]:
     return tuple(alias for alias in aliases if is_rule_based(workspace.models[alias]))
 
 
-def read_cells(lake: Lake, benchmark: str, rubric: Rubric) -> dict[str, pd.DataFrame]:
-    """Pair -> criterion_pairs of every cell that was judged with this version of the rubric, sorted by pair.
+def read_cells(lake: Lake, benchmark: str, rubric: Rubric, pairs: Collection[str]) -> dict[str, pd.DataFrame]:
+    """Pair -> criterion_pairs of those `pairs` whose statistics are of this version of the rubric, sorted by pair.
 
     The rows of a cell come in the rubric's order. BadInputError when there is no cell.
     """
     with duckdb.connect() as connection:
-        if not {"scores", "criterion_pairs"} <= set(lake.create_views(connection)):
+        if not {"verdict", "criterion_pairs"} <= set(lake.create_views(connection)):
             raise BadInputError(f"no cell of {benchmark} was audited yet: run the audit first")
-        pairs = connection.execute(
-            "SELECT * FROM criterion_pairs WHERE benchmark = $benchmark AND pair IN (SELECT pair FROM scores WHERE "
-            "benchmark = $benchmark GROUP BY pair HAVING min(rubric_version) = $version "
-            "AND max(rubric_version) = $version)",
-            {"benchmark": benchmark, "version": rubric.version},
+        verdicts = connection.execute("SELECT pair, settings FROM verdict WHERE benchmark = ?", [benchmark]).fetchall()
+        current = [pair for pair, settings in verdicts if pair in pairs and version_in(settings) == rubric.version]
+        found = connection.execute(
+            "SELECT * FROM criterion_pairs WHERE benchmark = ? AND list_contains(?, pair)", [benchmark, current]
         ).df()
-    if pairs.empty:
+    if found.empty:
         raise BadInputError(f"no cell of {benchmark} was audited with this version of the rubric ({rubric.version})")
     # A query's rows come in any order; equal cells must make equal tables.
     place = {criterion.id: position for position, criterion in enumerate(rubric.criteria)}
-    ordered = pairs.sort_values(["criterion_a", "criterion_b"], key=lambda column: column.map(place))
+    ordered = found.sort_values(["criterion_a", "criterion_b"], key=lambda column: column.map(place))
     return {str(pair): cell for pair, cell in ordered.groupby("pair")}
 
 

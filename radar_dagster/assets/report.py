@@ -100,4 +100,5 @@ def _model_of(calls: pd.DataFrame) -> ModelSpec:
 
 def _settings_of(tables: Mapping[str, pd.DataFrame]) -> AuditSection:
     used = json.loads(tables["verdict"]["settings"].item())
+    used.pop("rubric_version", None)
     return AuditSection.model_validate({**used, "probes": int(tables["probes"]["sample"].max())})

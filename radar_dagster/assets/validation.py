@@ -4,6 +4,7 @@ Not here: files of ratings (`inputs/`), the numbers themselves, and cells side b
 """
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -33,6 +34,7 @@ from radar_dagster.resources.lake import LakeIOManager
 from radar_dagster.rubric.model import Rubric
 from radar_dagster.rubric.rows import rubric_from_frame
 from radar_dagster.stats.cell import cube_from_scores
+from radar_dagster.stats.passive import baseline_tables
 from radar_dagster.stats.probe_budget import probe_budget
 from radar_dagster.stats.validation import RADAR, matrix_of, validation_table
 from radar_dagster.tables import BASELINE_TABLES, HUMAN_CORRELATIONS
@@ -103,13 +105,18 @@ def _validation(workspace: Workspace, partitions: Partitions) -> dg.AssetsDefini
     @dg.asset(
         name="validation",
         partitions_def=partitions.pair,
-        ins={"rubric": from_benchmark(), "human_correlations": from_benchmark(), "criterion_pairs": dg.AssetIn()},
+        ins={
+            "rubric": from_benchmark(),
+            "human_correlations": from_benchmark(),
+            "criterion_pairs": dg.AssetIn(),
+            "verdict": dg.AssetIn(),
+        },
         deps=["baselines"],
         io_manager_key=IO_MANAGER,
         group_name="validation",
         kinds={"numpy", "parquet"},
         owners=OWNERS,
-        code_version=code_version(1, settings.seed),
+        code_version=code_version(2, settings.seed),
         automation_condition=_WITHOUT_BASELINES,
         metadata=table_columns("validation"),
         description="Agreement with people of SymCoupling, and of the passive baselines where they were made, over the "
@@ -119,19 +126,22 @@ def _validation(workspace: Workspace, partitions: Partitions) -> dg.AssetsDefini
     def validation(
         context: dg.AssetExecutionContext,
         lake: dg.ResourceParam[LakeIOManager],
-        rubric: pd.DataFrame,
-        human_correlations: pd.DataFrame,
-        criterion_pairs: pd.DataFrame,
+        **tables: pd.DataFrame,
     ) -> dg.Output[pd.DataFrame]:
         dims = dimensions(context.partition_key, partitions.pair)
-        loaded = rubric_from_frame(dims[BENCHMARK], rubric)
+        loaded = rubric_from_frame(dims[BENCHMARK], tables["rubric"])
+        criterion_pairs, people = tables["criterion_pairs"], tables["human_correlations"]
+        if version_in(tables["verdict"]["settings"].item()) != loaded.version:
+            raise BadInputError(
+                f"the statistics of {dims[BENCHMARK]} were made from another version of the rubric: make them again"
+            )
         criteria = [criterion.id for criterion in loaded.criteria]
         baselines = current_baselines(lake.lake, loaded, dims)
-        human = matrix_of(human_correlations, "pearson_r", criteria)
+        human = matrix_of(people, "pearson_r", criteria)
         table = validation_table(
             method_matrices(criterion_pairs, baselines, criteria), human, np.random.default_rng(settings.seed)
         )
-        picture = scatter_picture(loaded, criterion_pairs, human_correlations, baselines)
+        picture = scatter_picture(loaded, criterion_pairs, people, baselines)
         return dg.Output(table, metadata={"table": table_metadata(table), **picture})
 
     return validation
@@ -171,15 +181,29 @@ def _budget(workspace: Workspace, partitions: Partitions) -> dg.AssetsDefinition
     return budget
 
 
+def version_in(settings: str) -> str | None:
+    """The version of the rubric that the statistics of a cell are about, from the settings beside their verdict."""
+    version: str | None = json.loads(settings).get("rubric_version")
+    return version
+
+
 def current_baselines(lake: Lake, rubric: Rubric, dims: Mapping[str, str]) -> pd.DataFrame | None:
-    """The cell's baselines; None where none were made, or none from this version of the rubric."""
+    """The cell's baselines; None where none were made, or none of its present passive scores, rubric and judge.
+
+    A run that was killed, or stopped by the gate of the passive scores, leaves baselines of other scores behind.
+    """
     if not (lake.exists("baselines", **dims) and lake.exists("passive_scores", **dims)):
         return None
-    try:
-        require_version(lake.read("passive_scores", **dims), rubric, "passive scores")
-    except BadInputError:
+    passive, scores = lake.read("passive_scores", **dims), lake.read("scores", **dims)
+    same_judge = set(passive["model"]) == set(scores["model"])
+    same_rubric = set(passive["rubric_version"]) == {rubric.version}
+    if not (same_judge and same_rubric):
         return None
-    return lake.read("baselines", **dims)
+    stored = lake.read("baselines", **dims)
+    criteria = [criterion.id for criterion in rubric.criteria]
+    expected, _ = baseline_tables(passive, criteria, {criterion.id: criterion.weight for criterion in rubric.criteria})
+    same = len(stored) == len(expected) and np.allclose(stored["value"], expected["value"], rtol=1e-9, equal_nan=True)
+    return stored if same else None
 
 
 def method_matrices(

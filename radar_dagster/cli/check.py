@@ -13,6 +13,7 @@ from radar_dagster.cli import output
 from radar_dagster.cli.errors import BAD_INPUT, PASSED
 from radar_dagster.config import Workspace, current_workspace, workspace_file
 from radar_dagster.errors import OperationalError, RadarError
+from radar_dagster.inputs.human import configured_source, source_notes
 from radar_dagster.models.door import Door
 from radar_dagster.models.hosted import HostedModel
 from radar_dagster.models.naming import PROGRAMMATIC, ModelSpec, is_rule_based
@@ -32,6 +33,9 @@ def run(*, as_json: bool) -> int:
     for name in workspace.benchmarks:
         with errors:
             rubrics[name] = workspace.rubric(name)
+            source = configured_source(workspace, name)
+            if source is not None:
+                source_notes(source, [criterion.id for criterion in rubrics[name].criteria])
     door = Door(workspace.door)
     with output.results_only():
         models = _check_models(workspace, door, rubrics, errors)

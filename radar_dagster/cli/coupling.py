@@ -49,6 +49,8 @@ def run(
     policy = Policy() if policy_given is None else Policy(**policy_given.model_dump(exclude={"thresholds"}))
     if out is not None:
         output.check_folder(out)
+    if human is None and raters != "all":
+        raise BadInputError("--raters needs --human FILE: it chooses among the raters of that file")
     source = None if human is None else named_source(human, raters)
     scores, notes = read_scores(file, levels)
     # The file's order of rows must not show, not even in the order of the states.

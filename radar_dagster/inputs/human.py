@@ -77,6 +77,7 @@ def human_table(
         found = _published(str(source.published), criteria)
         found = found.assign(raters=PUBLISHED_RATERS.get(str(source.published), "not stated"), source="published")
     elif is_pair_file(source.file):
+        _refuse_raters(source)
         found = _without_ratings(read_human_pairs(source.file, criteria))
         found = found.assign(raters="not stated", source=str(source.file))
     else:
@@ -94,9 +95,17 @@ def source_notes(source: HumanSource, criteria: Sequence[str]) -> tuple[str, ...
     if source.file is None:
         return tuple(_about_absent(_published(str(source.published), criteria), criteria))
     if is_pair_file(source.file):
+        _refuse_raters(source)
         return tuple(_about_absent(read_human_pairs(source.file, criteria), criteria))
     ratings = read_ratings(source.file, raters=source.raters, columns=source.columns, criteria=criteria)
     return (*ratings.notes, *_about_pairs(ratings.frame.shape[1]))
+
+
+def _refuse_raters(source: HumanSource) -> None:
+    if source.raters != "all":
+        raise BadInputError(
+            f"{source.file}: holds finished correlations, with no raters of which to take the {source.raters}"
+        )
 
 
 def _published(benchmark: str, criteria: Sequence[str]) -> pd.DataFrame:

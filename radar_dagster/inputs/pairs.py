@@ -25,6 +25,9 @@ _DIRECTED = ("leakage_ab", "leakage_ba")
 #: Where a document of `--json` holds the rows.
 _HUMAN, _MEASURED = "human_correlations", "criterion_pairs"
 
+#: Couplings and correlations are of the order of 1. What is larger than this is a slip, and its square no number.
+_LARGEST = 1_000_000
+
 
 def is_pair_file(path: Path) -> bool:
     """Whether a file holds finished correlations (see `read_human_pairs`) rather than ratings."""
@@ -60,7 +63,7 @@ def read_pair_values(path: Path) -> pd.DataFrame:
         directed = "sym" not in names and set(_DIRECTED) <= set(names)
         values = list(_DIRECTED) if directed else ["sym"]
         table = read_columns(path, _required(path, names, values, "; or both leakage_ab and leakage_ba"), _MEASURED)
-    frame = _frame(table, dict.fromkeys(values, parse_number), same_name)
+    frame = _frame(table, dict.fromkeys(values, _measured), same_name)
     # One criterion that is spelled in two ways would be two, each without most of its pairs.
     spelled: dict[str, str] = {}
     for side in _CRITERIA:
@@ -90,6 +93,13 @@ def _required(path: Path, names: Sequence[str], values: Sequence[str], otherwise
     if missing:
         raise BadInputError(f"{path}: expected the columns {listed(wanted)}{otherwise}; found {listed(names)}")
     return wanted
+
+
+def _measured(text: str) -> float | None:
+    value = parse_number(text)
+    if value is not None and abs(value) > _LARGEST:
+        raise ValueError(f"expected a value of a pair, within ±{_LARGEST:,}")
+    return value
 
 
 def _correlation(text: str) -> float | None:

@@ -10,6 +10,7 @@ import csv
 import gzip
 import io
 import json
+import stat
 import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -156,7 +157,10 @@ def _reader(path: Path) -> Callable[[Path, Sequence[str], Sequence[str]], RawTab
 def readable(path: Path) -> Iterator[None]:
     """Turn what may go wrong while a file is read into BadInputError."""
     try:
-        if path.is_file() and path.stat().st_size == 0:
+        mode = path.stat().st_mode
+        if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISSOCK(mode):  # reading one may wait for ever
+            raise BadInputError(f"{path}: is no file")
+        if stat.S_ISREG(mode) and path.stat().st_size == 0:
             raise BadInputError(f"{path}: is empty")
         yield
     except UnicodeDecodeError:

@@ -24,7 +24,7 @@ QUANTITIES = ("leakage_ab", "leakage_ba", "sym", "asym")
 
 
 def average_over_cells(cells: Sequence[pd.DataFrame], thresholds: ReadingThresholds) -> pd.DataFrame:
-    """Mean ± sd over cells of ℓ_ij, ℓ_ji, SymCoupling and Asymmetry, with the reading of the means.
+    """Mean ± sd over cells of ℓ_ij, ℓ_ji, SymCoupling and Asymmetry, with the reading of the mean leakages.
 
     `cells` are criterion_pairs tables of one rubric, in any order of rows; the first one's order is kept. A cell in
     which a pair is unreliable is left out of that pair's numbers. The standard deviation (ddof = 1) is null for one
@@ -52,7 +52,9 @@ def average_over_cells(cells: Sequence[pd.DataFrame], thresholds: ReadingThresho
         known = np.where(reliable, stack, np.nan)
         means[name] = columns[name] = nanmean(known, axis=0)
         columns[f"{name}_sd"] = np.sqrt(nanvar(known, axis=0, ddof=1))
-    read = read_pairs(means["sym"], means["asym"], means["leakage_ab"], means["leakage_ba"], thresholds)
+    # Not the mean of Asymmetry, an absolute value: cells that lean opposite ways would make a pair lean that does not.
+    leaning = np.abs(means["leakage_ab"] - means["leakage_ba"])
+    read = read_pairs(means["sym"], leaning, means["leakage_ab"], means["leakage_ba"], thresholds)
     upstream = [{"a": one, "b": other}.get(side) for side, (one, other) in zip(read.upstream, pairs, strict=True)]
     columns["reading"] = read.reading
     columns["upstream"] = pd.Series(upstream, dtype=object)

@@ -108,7 +108,8 @@ def _no_interval(items: int, undefined: int, resamples: int) -> str | None:
     if items < MIN_ITEMS:
         return f"no_interval: {items} items rated on both; at least {MIN_ITEMS} are needed"
     if undefined > _UNDEFINED_ALLOWED * resamples:
-        return f"no_interval: a criterion is constant in {undefined:,} of {resamples:,} resamples"
+        lost = f"{undefined:,} of {resamples:,} resamples"
+        return f"no_interval: in {lost} a criterion does not vary, or not beside its largest rating"
     return None
 
 

@@ -31,8 +31,8 @@ RADAR = "radar"
 EXACT_CRITERIA = 8
 DRAWN_RELABELLINGS = 9_999
 
-#: Relabellings that are evaluated at once.
-_CHUNK = 50_000
+#: Relabellings are evaluated so many at once that their pair values are about this many numbers.
+_CHUNK_NUMBERS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,9 @@ def permutation_p(
     exact = n <= EXACT_CRITERIA
     orders = _all_orders(n) if exact else _drawn_orders(n, rng or np.random.default_rng(0))
     reached = 0
-    for start in range(0, len(orders), _CHUNK):
-        order = orders[start : start + _CHUNK]
+    step = max(1, _CHUNK_NUMBERS // len(a))
+    for start in range(0, len(orders), step):
+        order = orders[start : start + step]
         relabelled = r[order[:, a], order[:, b]]
         found = row_pearson(relabelled, v[a, b])
         reached += int((np.isnan(found) | (found >= observed - TOLERANCE)).sum())

@@ -34,9 +34,16 @@ class Verdict:
     reasons: tuple[str, ...]
 
 
-def verdict_frame(verdict: Verdict, settings: CouplingSettings, policy: Policy) -> pd.DataFrame:
-    """The verdict as its one-row table, with the settings that it stands on; columns as in `tables.VERDICT`."""
-    used = {"coupling": settings.model_dump(mode="json"), "policy": policy.model_dump(mode="json")}
+def verdict_frame(
+    verdict: Verdict, settings: CouplingSettings, policy: Policy, rubric_version: str | None = None
+) -> pd.DataFrame:
+    """The verdict as its one-row table, with the settings that it stands on; columns as in `tables.VERDICT`.
+
+    `rubric_version` is that of the scores, where they were judged by a rubric that is at hand.
+    """
+    used: dict[str, object] = {"coupling": settings.model_dump(mode="json"), "policy": policy.model_dump(mode="json")}
+    if rubric_version is not None:
+        used["rubric_version"] = rubric_version
     return pd.DataFrame(
         [[verdict.verdict, verdict.exit_code, json.dumps(verdict.reasons, ensure_ascii=False), json.dumps(used)]],
         columns=["verdict", "exit_code", "reasons", "settings"],

@@ -16,6 +16,7 @@ from radar_dagster import jobs
 from radar_dagster.assets.grid import read_cells
 from radar_dagster.config import Workspace, load_workspace
 from radar_dagster.definitions import build_definitions
+from radar_dagster.errors import OperationalError
 from radar_dagster.lake import Lake
 from radar_dagster.partitions import Pair, multi_key
 from radar_dagster.runs import Runner
@@ -99,18 +100,20 @@ def test_statistics_probe_budget_and_grid_make_no_model_call(audited: Runner) ->
 def test_a_cell_of_another_rubric_and_one_that_is_missing_are_told_and_left_out(
     audited: Runner, tmp_path: Path
 ) -> None:
-    """The lake as it is after a rubric was edited and only some pairs were judged again."""
+    """The lake as it is after a rubric was edited and only some pairs were audited again."""
     workspace = workspace_in(tmp_path)
     rubric = workspace.rubric("summeval")
     lake = Lake(workspace.store_url)
     for pair in pairs_of(workspace)[:3]:
         dims = {"benchmark": "summeval", "pair": pair.key}
-        scores = audited.lake.read("scores", **dims)
+        verdict = audited.lake.read("verdict", **dims)
         if pair.verifier == "strict":
-            scores["rubric_version"] = "0" * 16
-        lake.write("scores", scores, **dims)
+            verdict["settings"] = verdict["settings"].str.replace(rubric.version, "0" * len(rubric.version))
+        lake.write("verdict", verdict, **dims)
         lake.write("criterion_pairs", audited.lake.read("criterion_pairs", **dims), **dims)
-    assert set(read_cells(lake, "summeval", rubric)) == {"editor~reader", "editor~lenient"}
+    configured = {pair.key for pair in pairs_of(workspace)}
+    assert set(read_cells(lake, "summeval", rubric, configured)) == {"editor~reader", "editor~lenient"}
+    assert set(read_cells(lake, "summeval", rubric, {"editor~reader"})) == {"editor~reader"}
     for table in ("rubric", "human_correlations"):
         lake.write(table, audited.lake.read(table, benchmark="summeval"), benchmark="summeval")
     with dg.DagsterInstance.ephemeral() as instance:
@@ -170,11 +173,65 @@ def test_baselines_are_compared_once_they_are_there_and_not_with_an_old_rubric(a
         assert runner.lake.read("validation", **dims)["method"].tolist() == ["radar"]
         runner.audit("summeval", [pair], baselines=True)
         assert runner.lake.read("validation", **dims)["method"].tolist() == ["radar", "synthetic_correlation", "rrd"]
-        passive = runner.lake.read("passive_scores", **dims)
-        passive["rubric_version"] = "0" * 16
-        runner.lake.write("passive_scores", passive, **dims)
-        runner.audit("summeval", [pair])
-        assert runner.lake.read("validation", **dims)["method"].tolist() == ["radar"]
+        made = runner.lake.read("passive_scores", **dims)
+        for changed in ({"rubric_version": "0" * 16}, {"model": "offline/another"}):
+            runner.lake.write("passive_scores", made.assign(**changed), **dims)
+            runner.audit("summeval", [pair])
+            assert runner.lake.read("validation", **dims)["method"].tolist() == ["radar"], changed
+
+
+def test_all_cells_are_compared_with_the_same_people_whenever_they_were_audited(tmp_path: Path) -> None:
+    workspace = workspace_in(tmp_path)
+    ratings = pd.DataFrame({"coherence": [1, 2, 3, 4, 5], "consistency": [2, 1, 4, 3, 5], "fluency": [5, 1, 4, 2, 3]})
+    ratings.assign(relevance=[3, 1, 2, 5, 4]).to_csv(tmp_path / "people.csv", index=False)
+    theirs = {"summeval": {"file": "people.csv"}}
+    changed = load_workspace(tmp_path / "radar.yaml").model_validate({**workspace.model_dump(), "human": theirs})
+    changed = changed.model_copy(update={"root": tmp_path})
+    with dg.DagsterInstance.ephemeral() as instance:
+        Runner(workspace, instance).audit("summeval", [Pair("editor", "reader")])
+        runner = Runner(changed, instance)
+        runner.audit("summeval", [Pair("editor", "strict")])
+        table = runner.lake.read("grid_agreement", benchmark="summeval").set_index(["generator", "verifier"])
+        runner.run_job(jobs.ANALYSE, multi_key(benchmark="summeval", pair="editor~reader"))
+        again = runner.lake.read("validation", benchmark="summeval", pair="editor~reader").iloc[0]
+    assert table.loc[("editor", "reader"), "mae"] == again["mae"]
+
+
+def test_statistics_of_an_edited_rubric_are_not_compared_as_if_they_were_the_new_ones(tmp_path: Path) -> None:
+    workspace = workspace_in(tmp_path)
+    cell = multi_key(benchmark="summeval", pair="editor~reader")
+    with dg.DagsterInstance.ephemeral() as instance:
+        runner = Runner(workspace, instance)
+        runner.audit("summeval", [Pair("editor", "reader")])
+        edited = workspace.model_copy(update={"audit": workspace.audit.model_copy(update={"tasks": 1})})
+        runner = Runner(edited, instance)
+        runner.run_job(jobs.LOAD_RUBRICS, "summeval")
+        with pytest.raises(OperationalError, match="audited with this version of the rubric"):
+            runner.run_job(jobs.COMPARE_CELLS, "summeval")
+        definitions = build_definitions(edited)
+        assets = [a for a in definitions.assets or [] if isinstance(a, dg.AssetsDefinition)]
+        result = dg.materialize(
+            assets, selection=["validation"], partition_key=cell, instance=instance, resources=definitions.resources,
+            raise_on_error=False,
+        )  # fmt: skip
+        assert not result.success
+
+
+def test_baselines_that_a_gate_stops_are_told_and_their_responses_not_judged(tmp_path: Path) -> None:
+    (tmp_path / "mute.py").write_text(
+        "class Mute:\n"
+        "    def generate(self, request): return f'Text {request.criterion.id}{request.direction}{request.sample}.'\n"
+        "    def respond(self, request): return ''\n"
+    )
+    workspace = workspace_in(tmp_path)
+    (tmp_path / "radar.yaml").write_text(RADAR_YAML.replace("offline/editor\n", "python/mute:Mute\n", 1))
+    workspace = load_workspace(tmp_path / "radar.yaml")
+    told: list[str] = []
+    with dg.DagsterInstance.ephemeral() as instance:
+        runner = Runner(workspace, instance, told.append)
+        runner.audit("summeval", [Pair("editor", "reader")], baselines=True)
+    assert any("no baselines of editor, stopped by a gate: passive_responses" in line for line in told)
+    assert not runner.lake.exists("passive_scores", benchmark="summeval", pair="editor~reader")
 
 
 def test_what_is_free_follows_by_itself_where_there_is_a_cell_and_does_not_wait_for_baselines(tmp_path: Path) -> None:

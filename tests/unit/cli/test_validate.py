@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,28 @@ def test_a_decimal_comma_is_recognised(run: Run) -> None:
     cell.loc[2, "sym"] = "0,61"
     with pytest.raises(BadInputError, match=r"pairs\.csv:4: column 'sym'.*is it 0\.61, with a decimal point\?"):
         run(cell, "summeval")
+
+
+@pytest.mark.parametrize("value", [1e200, -1e308, 1e7])
+def test_a_value_that_no_pair_can_have_is_refused_with_its_line(run: Run, value: float) -> None:
+    cell = published("summeval").reset_index(drop=True)
+    cell.loc[3, "sym"] = value
+    with pytest.raises(BadInputError, match=r"pairs\.csv:5: column 'sym': expected a value of a pair"):
+        run(cell, "summeval")
+
+
+def test_raters_are_not_chosen_from_finished_correlations(run: Run, tmp_path: Path) -> None:
+    human = pd.read_csv(REFERENCE / "human_correlations.csv").query("benchmark == 'summeval'")
+    human.to_csv(tmp_path / "human.csv", index=False)
+    assert run(published("summeval"), str(tmp_path / "human.csv"))[0] == 0
+    with pytest.raises(BadInputError, match="finished correlations"):
+        run(published("summeval"), str(tmp_path / "human.csv"), raters="expert")
+
+
+def test_a_pipe_is_no_file_and_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pairs.csv")
+    with pytest.raises(BadInputError, match="is no file"):
+        validate.run(tmp_path / "pairs.csv", human="summeval", raters="all", out=None, as_json=True)
 
 
 @pytest.mark.parametrize(

@@ -90,3 +90,13 @@ def test_a_cell_in_which_the_other_criterion_leads_does_not_read_the_same() -> N
     grid = average_over_cells([there, there, back], THRESHOLDS)
     row = grid.iloc[0]
     assert (row["reading"], row["upstream"], row["same_reading"]) == ("directional", there.loc[0, "criterion_a"], 2)
+
+
+def test_cells_that_lean_opposite_ways_make_a_pair_that_leans_neither_way() -> None:
+    """ℓ of .8/.2 and .2/.8 are .5/.5 on average, a cluster; the mean of |.6| would have called it directional."""
+    there, back = cell(0), cell(0)
+    there.loc[0, list(QUANTITIES)] = [0.8, 0.2, 0.5, 0.6]
+    back.loc[0, list(QUANTITIES)] = [0.2, 0.8, 0.5, 0.6]
+    row = average_over_cells([there, back], THRESHOLDS).iloc[0]
+    assert (row["reading"], row["upstream"]) == ("cluster", None)
+    assert row["asym"] == pytest.approx(0.6)
