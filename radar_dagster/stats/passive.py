@@ -31,11 +31,7 @@ MIN_CRITERIA = 2
 #: Why there is no value, besides `constant` (a criterion whose scores are all the same varies with nothing) and
 #: `too_few` (fewer than three responses with the scores needed, or one criterion left): `singular`, a criterion follows
 #: exactly from the others and nothing was shrunk; `negative_weight`, see `Whitening`.
-#: `shrunk`: the responses are so few, or so alike, that shrinkage left nothing of the correlations.
-SINGULAR, SHRUNK, NEGATIVE_WEIGHT = "singular", "shrunk", "negative_weight"
-
-#: A shrinkage this near to 1 is 1.
-_ALL_BUT_ROUNDING = 1e-9
+SINGULAR, NEGATIVE_WEIGHT = "singular", "negative_weight"
 
 #: Below this an eigenvalue of a correlation matrix is 0 but for rounding.
 _SMALLEST_EIGENVALUE = 1e-10
@@ -122,8 +118,6 @@ def rrd(p: FloatArray) -> Whitening:
     if varies.sum() < MIN_CRITERIA:
         return _no_whitening([reason or TOO_FEW for reason in reasons], len(complete))
     shrunk, shrinkage = shrunk_correlation(complete[:, varies])
-    if shrinkage > 1 - _ALL_BUT_ROUNDING:
-        return _no_whitening([reason or SHRUNK for reason in reasons], len(complete))
     inner = whitening_matrix(shrunk)
     if inner is None:
         return _no_whitening([reason or SINGULAR for reason in reasons], len(complete))

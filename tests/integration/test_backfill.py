@@ -15,6 +15,9 @@ from radar_dagster.tables import COUPLING_TABLES
 
 pytestmark = pytest.mark.slow
 
+#: What follows from scores and costs nothing.
+ANALYSED = (*COUPLING_TABLES, "validation", "probe_budget")
+
 
 def test_a_backfill_of_twelve_cells_in_parallel_loses_nothing_and_carries_the_gate(tmp_path: Path) -> None:
     """3 benchmarks × 4 verifiers, of which one sees nothing and one loses a criterion's scores."""
@@ -36,11 +39,11 @@ def test_a_backfill_of_twelve_cells_in_parallel_loses_nothing_and_carries_the_ga
             runner.write_probes(benchmark, ["writer"])
     with dagster_dev(tmp_path, home) as server:
         # Two of four judges fail a gate, and their runs end there.
-        assert server.backfill(["scores", *COUPLING_TABLES, "audit_report"], cells) == "COMPLETED_FAILED"
+        assert server.backfill(["scores", *ANALYSED, "audit_report"], cells) == "COMPLETED_FAILED"
         assert not lake.exists("audit_report", benchmark="notes", pair="writer~blind")
         assert not lake.exists("verdict", benchmark="notes", pair="writer~lossy")
         # Apart from the run that the gate stopped, nothing holds what is downstream back, and it carries the state.
-        for assets in (COUPLING_TABLES, ["audit_report"]):
+        for assets in (ANALYSED, ["audit_report"]):
             server.backfill(assets, stopped)
         # A new judge is a line in radar.yaml, a reload and a backfill of its pairs.
         with (tmp_path / "radar.yaml").open("a") as configuration:

@@ -17,6 +17,8 @@ from hosted_workspace import BRAIN, KEY, Processes, environment, result_tables, 
 from stub_server import Rule, Script, StubServer
 from stub_server.brains import brain_from
 
+from radar_dagster.tables import COUPLING_TABLES, GRID_TABLES, VALIDATION_TABLES
+
 pytestmark = pytest.mark.slow
 
 POSTGRES = "RADAR_TEST_POSTGRES"
@@ -106,7 +108,9 @@ def test_whole_audits_at_once_come_to_the_same_tables(
     assert Counter(row.state for row in calls_in(place))["ok"] == PROBES + SCORES
     first, second = (result_tables(folder) for folder in folders)
     assert first == second
-    assert len(first) == 11
+    assert len(first) == len(COUPLING_TABLES) + len(VALIDATION_TABLES) + len(GRID_TABLES) + len(
+        ("rubric", "probes", "scores")
+    )
     told = [{name: rows for name, rows in audit.document.items() if name != "report"} for audit in audits]
     assert told[0] == told[1]
 
