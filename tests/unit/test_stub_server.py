@@ -31,6 +31,9 @@ from stub_server import (
     StubServer,
 )
 
+#: Servers and clocks: the whole module takes many seconds.
+pytestmark = pytest.mark.slow
+
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {

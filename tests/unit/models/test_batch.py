@@ -36,6 +36,9 @@ from radar_dagster.models.replies import Judgement
 from radar_dagster.models.requests import JudgementRequest
 from radar_dagster.rubric.model import Criterion, Task
 
+#: Servers and clocks: the whole module takes many seconds.
+pytestmark = pytest.mark.slow
+
 PRICES = PriceTable({"stub/*": Price(input=Decimal(2), output=Decimal(8))})
 ORIGIN = Origin("session", "run", "stub", "stub/judge")
 CRITERION = Criterion(id="clarity", label="Clarity", definition="How clear the response is.")

@@ -36,6 +36,9 @@ from radar_dagster.models.progress import Tally, watching
 from radar_dagster.models.records import reply_of
 from radar_dagster.models.replies import Generation, State
 
+#: Servers and clocks: the whole module takes many seconds.
+pytestmark = pytest.mark.slow
+
 PRICES = PriceTable({"local/*": Price(input=Decimal(0), output=Decimal(0))})
 ORIGIN = Origin("session", "run", "local", "local/m")
 

@@ -28,6 +28,9 @@ from radar_dagster.models.exchange import CallFailed, Completion, Exchange, Mess
 from radar_dagster.models.providers import anthropic, openai, remote
 from radar_dagster.models.replies import State
 
+#: Servers and clocks: the whole module takes many seconds.
+pytestmark = pytest.mark.slow
+
 SCHEMA = {
     "type": "object",
     "properties": {"score": {"type": "integer", "enum": [1, 2, 3, 4, 5]}, "reasoning": {"type": "string"}},
