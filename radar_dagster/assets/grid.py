@@ -1,7 +1,7 @@
 """All cells of a benchmark side by side: every pair of criteria over cells, and every cell's agreement with people.
 
-Here: gathering the cells with SQL over the lake. Not here: means and spreads (`stats/grid.py`), a cell's own agreement
-(`validation.py`).
+Here: gathering the cells with SQL over the lake, and comparing all of them with the same people. Not here: means and
+spreads (`stats/grid.py`), what is said of one cell (`validation.py`).
 """
 
 from collections.abc import Collection, Iterator, Mapping

@@ -4,11 +4,10 @@ Not here: what generators and verifiers are asked (`models/stages.py`), whether 
 (`checks/passive.py`), and the baselines (`baselines.py`).
 """
 
-from typing import Any
-
 import dagster as dg
 import pandas as pd
 
+from radar_dagster.assets.calls import SCORES, TEXTS, output_of_calls
 from radar_dagster.assets.common import (
     IO_MANAGER,
     OWNERS,
@@ -17,14 +16,13 @@ from radar_dagster.assets.common import (
     from_probes,
     state_metadata,
     table_columns,
-    table_version,
 )
 from radar_dagster.assets.probes import RUBRIC_VERSION
 from radar_dagster.config import Workspace
 from radar_dagster.models.progress import log_lines
 from radar_dagster.models.stages import judge_passive, make_passive
 from radar_dagster.partitions import BENCHMARK, GENERATOR, PAIR, Partitions, dimensions, parse_pair
-from radar_dagster.resources.models import ModelsResource, call_metadata
+from radar_dagster.resources.models import ModelsResource
 from radar_dagster.rubric.rows import rubric_from_frame
 
 
@@ -56,14 +54,10 @@ def _responses(workspace: Workspace, partitions: Partitions) -> dg.AssetsDefinit
         wanted = workspace.audit.passive_responses
         with models.door(context) as door:
             frame = make_passive(loaded, door, dims[GENERATOR], wanted, log_lines(context.log.info))
-            metadata: dict[str, Any] = {
-                "model": door.spec(dims[GENERATOR]).model,
-                "responses": len(frame),
-                RUBRIC_VERSION: loaded.version,
-                **state_metadata(frame, ("task", "purpose")),
-                **call_metadata(door),
-            }
-        return dg.Output(frame, metadata=metadata, data_version=table_version(frame, ["call_key", "state", "text"]))
+            told = {"responses": len(frame), RUBRIC_VERSION: loaded.version}
+            return output_of_calls(
+                frame, door, dims[GENERATOR], TEXTS, state_metadata(frame, ("task", "purpose")), **told
+            )
 
     return passive_responses
 
@@ -94,13 +88,7 @@ def _scores(partitions: Partitions) -> dg.AssetsDefinition:
         loaded = rubric_from_frame(dims[BENCHMARK], rubric)
         with models.door(context) as door:
             frame = judge_passive(loaded, passive_responses, door, verifier, log_lines(context.log.info))
-            metadata = {
-                "model": door.spec(verifier).model,
-                "scores": len(frame),
-                **state_metadata(frame, ("criterion", "purpose")),
-                **call_metadata(door),
-            }
-        version = table_version(frame, ["call_key", "state", "score", "expected"])
-        return dg.Output(frame, metadata=metadata, data_version=version)
+            states = state_metadata(frame, ("criterion", "purpose"))
+            return output_of_calls(frame, door, verifier, SCORES, states, scores=len(frame))
 
     return passive_scores

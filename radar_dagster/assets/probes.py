@@ -3,11 +3,10 @@
 Not here: what a generator is asked (`models/stages.py`), and whether the probes are fit for use (`checks/probes.py`).
 """
 
-from typing import Any
-
 import dagster as dg
 import pandas as pd
 
+from radar_dagster.assets.calls import TEXTS, output_of_calls
 from radar_dagster.assets.common import (
     IO_MANAGER,
     OWNERS,
@@ -15,13 +14,12 @@ from radar_dagster.assets.common import (
     from_benchmark,
     state_metadata,
     table_columns,
-    table_version,
 )
 from radar_dagster.config import Workspace
 from radar_dagster.models.progress import log_lines
 from radar_dagster.models.stages import make_probes
 from radar_dagster.partitions import BENCHMARK, GENERATOR, Partitions, dimensions
-from radar_dagster.resources.models import ModelsResource, call_metadata
+from radar_dagster.resources.models import ModelsResource
 from radar_dagster.rubric.rows import rubric_from_frame
 
 #: Metadata of a probes partition: the version of the rubric that it was made from.
@@ -52,13 +50,8 @@ def probe_assets(workspace: Workspace, partitions: Partitions) -> list[dg.Assets
         loaded = rubric_from_frame(dims[BENCHMARK], rubric)
         with models.door(context) as door:
             frame = make_probes(loaded, door, dims[GENERATOR], workspace.audit.probes, log_lines(context.log.info))
-            metadata: dict[str, Any] = {
-                "model": door.spec(dims[GENERATOR]).model,
-                "probes": len(frame),
-                RUBRIC_VERSION: loaded.version,
-                **state_metadata(frame.rename(columns={"target": "criterion"})),
-                **call_metadata(door),
-            }
-        return dg.Output(frame, metadata=metadata, data_version=table_version(frame, ["call_key", "state", "text"]))
+            states = state_metadata(frame.rename(columns={"target": "criterion"}))
+            told = {"probes": len(frame), RUBRIC_VERSION: loaded.version}
+            return output_of_calls(frame, door, dims[GENERATOR], TEXTS, states, **told)
 
     return [probes]

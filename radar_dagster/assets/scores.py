@@ -8,6 +8,7 @@ from datetime import timedelta
 import dagster as dg
 import pandas as pd
 
+from radar_dagster.assets.calls import SCORES, output_of_calls
 from radar_dagster.assets.common import (
     IO_MANAGER,
     OWNERS,
@@ -16,13 +17,12 @@ from radar_dagster.assets.common import (
     from_probes,
     state_metadata,
     table_columns,
-    table_version,
 )
 from radar_dagster.config import Workspace
 from radar_dagster.models.progress import log_lines
 from radar_dagster.models.stages import judge_probes
 from radar_dagster.partitions import BENCHMARK, PAIR, Partitions, dimensions, parse_pair
-from radar_dagster.resources.models import ModelsResource, call_metadata
+from radar_dagster.resources.models import ModelsResource
 from radar_dagster.rubric.rows import rubric_from_frame
 
 
@@ -53,14 +53,7 @@ def score_assets(workspace: Workspace, partitions: Partitions) -> list[dg.Assets
         loaded = rubric_from_frame(dims[BENCHMARK], rubric)
         with models.door(context) as door:
             frame = judge_probes(loaded, probes, door, verifier, log_lines(context.log.info))
-            metadata = {
-                "model": door.spec(verifier).model,
-                "scores": len(frame),
-                **state_metadata(frame),
-                **call_metadata(door),
-            }
-        version = table_version(frame, ["call_key", "state", "score", "expected"])
-        return dg.Output(frame, metadata=metadata, data_version=version)
+            return output_of_calls(frame, door, verifier, SCORES, state_metadata(frame), scores=len(frame))
 
     return [scores]
 
