@@ -214,7 +214,7 @@ def test_an_audit_of_ones_own_rubric_is_compared_with_ones_own_ratings(
     assert noted.document["notes"] == [
         "no ratings for the criteria 'clarity'",
         "columns left aside: 'clear'",
-    ] or any("'clear'" in note for note in noted.document["notes"])
+    ]
     assert "'clear'" in noted.err
 
     strangers = ratings.set_axis(["beauty", "wit", "charm"], axis=1)
