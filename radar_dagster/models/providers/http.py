@@ -26,8 +26,8 @@ import httpx2
 from radar_dagster.models.endpoints import Endpoint
 from radar_dagster.models.exchange import CallFailed, Trouble
 from radar_dagster.models.providers import refusals
-from radar_dagster.models.providers.lanes import Lanes
 from radar_dagster.models.providers.refusals import Complaint
+from radar_dagster.models.providers.transport import Transport
 from radar_dagster.models.replies import State, storable
 
 #: Seconds until a connection must stand.
@@ -116,7 +116,7 @@ def http_options(endpoint: Endpoint, credentials: Mapping[str, str]) -> HttpOpti
         event_hooks={"request": [*hooks], "response": [_bound]},
     )
     if not {"all", "http", "https"} & getproxies().keys():  # a client with a transport passes by the system's proxies
-        options["transport"] = Lanes(_certificates(), endpoint.concurrency, _IDLE_S)
+        options["transport"] = Transport(_certificates(), endpoint.concurrency, _IDLE_S)
     return options
 
 
