@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import count
 from typing import Any, Literal
 
 from radar_dagster.errors import BadInputError
@@ -223,7 +222,7 @@ def _judgement(request: JudgementRequest, options: RenderOptions) -> Exchange:
         raise BadInputError(f"criterion {criterion.id}: {unfit}")
     # What many calls have in common comes first (task, then criterion), so that providers can reuse what they read.
     texts = {
-        **_task_texts(request.task), "criterion": _criterion_text(criterion), "response": storable(request.response)
+        **_task_texts(request.task), "criterion": _criterion_text(criterion), "response": _shown(request.response)
     }  # fmt: skip
     reminder = (_TEXT_REMINDER if from_text else _PROBABILITY_REMINDER).format(levels=f"{scale.min} to {scale.max}")
     user = _VERIFIER_USER.format(**_slots(texts), scale=_scale_text(criterion), form=reminder)
@@ -250,21 +249,30 @@ def _exchange(
 
 
 def _task_texts(task: Task) -> dict[str, str]:
-    source = {} if task.source is None else {"source": storable(task.source)}
-    return {"task": storable(task.prompt), **source}
+    source = {} if task.source is None else {"source": _shown(task.source)}
+    return {"task": _shown(task.prompt), **source}
 
 
 def _criterion_text(criterion: Criterion) -> str:
     lines = [criterion.label, "", criterion.definition]
     if criterion.anchors:
         lines += ["", *(f"Level {level}: {criterion.anchors[level]}" for level in sorted(criterion.anchors))]
-    return storable("\n".join(lines))
+    return _shown("\n".join(lines))
+
+
+#: A task stands in many calls, and a response in as many as there are criteria; so it is with what follows from them.
+_shown = lru_cache(maxsize=1024)(storable)
 
 
 def _scale_text(criterion: Criterion) -> str:
-    ends = {"min": criterion.scale.min, "max": criterion.scale.max}
-    partly_described = 0 < len(criterion.anchors) < len(criterion.scale.levels)
-    meaning = _MEANINGS[criterion.kind].format(**ends)
+    scale = criterion.scale
+    return _scale_words(criterion.kind, scale.min, scale.max, 0 < len(criterion.anchors) < len(scale.levels))
+
+
+@lru_cache(maxsize=64)
+def _scale_words(kind: Kind, least: int, most: int, partly_described: bool) -> str:
+    ends = {"min": least, "max": most}
+    meaning = _MEANINGS[kind].format(**ends)
     return _SCALE.format(**ends, meaning=meaning, gaps=_GAPS if partly_described else "")
 
 
@@ -281,14 +289,15 @@ def _tagged(name: str, text: str, known: Sequence[str]) -> str:
     The code is made from the text itself, so nobody can write a text that holds its own code, and a text that is shown
     in many calls looks the same in all of them. Where another text holds that code, all texts go into the next one.
     """
-    codes = (_code(text) if attempt == 0 else _digest([attempt, text, *known]) for attempt in count())
-    code = next(code for code in codes if not any(code in other for other in known))
+    code, attempt = _code(text), 0
+    while any(code in other for other in known):
+        attempt += 1
+        code = _digest([attempt, text, *known])
     return f"<{name}-{code}>\n{text}\n</{name}-{code}>"
 
 
 @lru_cache(maxsize=1024)
 def _code(text: str) -> str:
-    """A task stands in many calls, and a response in as many as there are criteria."""
     return _digest([text])
 
 
