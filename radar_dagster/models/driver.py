@@ -136,6 +136,16 @@ class _Call(Generic[Reply]):
     trouble: Trouble | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Start(Generic[Reply]):
+    """A call that starts, its place among the calls in flight, its money, and the time by the loop's clock."""
+
+    call: _Call[Reply]
+    ticket: Ticket
+    reservation: Reservation
+    at: float
+
+
 class _Run(Background, Generic[Reply]):
     """One run. All but `tally` and `results` happens in the loop's thread."""
 
@@ -181,11 +191,12 @@ class _Run(Background, Generic[Reply]):
         self._ready: list[tuple[int, int, _Call[Reply]]] = []
         #: Calls that wait for their time, as (due, number, call).
         self._later: list[tuple[float, int, _Call[Reply]]] = []
-        #: Calls under way up to their commit; those among them without a reply yet, and when they started (the oldest
-        #: first); those given up because their client hangs; claims and the like.
-        self._attempts: set[asyncio.Task[None]] = set()
+        #: Those that send calls; when each of them started its call (the oldest first); those whose call is given up
+        #: because its client hangs; those that read replies and wait for their commit; claims and the like.
+        self._lanes: set[asyncio.Task[None]] = set()
         self._sending: dict[asyncio.Task[None], float] = {}
         self._overdue: set[asyncio.Task[None]] = set()
+        self._records: set[asyncio.Task[None]] = set()
         self._chores: set[asyncio.Task[None]] = set()
         self._guard: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -252,10 +263,10 @@ class _Run(Background, Generic[Reply]):
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
-        if waiting := self._attempts | self._chores:
+        if waiting := self._lanes | self._records | self._chores:
             await asyncio.wait(waiting, timeout=self._grace)
         self._cancel()
-        if waiting := self._attempts | self._chores:
+        if waiting := self._lanes | self._records | self._chores:
             await asyncio.wait(waiting, timeout=_GUARD_S)
         if self._claimed:
             self._writer.release(self._claimed)
@@ -299,9 +310,18 @@ class _Run(Background, Generic[Reply]):
             self._stop(_ERROR_GRACE_S, error)
 
     def _pump(self) -> None:
-        """Start every call that may start now, and see to it that this is done again in time."""
+        """Start a call if one may start now, and see to it that this is done again in time."""
+        start = self._next_start()
+        if start is not None:
+            self._under_way(start, self._task(self._lane(start), self._lanes))
+
+    def _next_start(self) -> _Start[Reply] | None:
+        """A call that may start now, which whoever asks starts at once; sees to it that this is asked again in time.
+
+        One at a time: what is prepared to go out goes out before the next one is prepared.
+        """
         if self._stopped:
-            return
+            return None
         now = self._now()
         if now >= self._deadline:
             text = f"the deadline of {self._endpoint.deadline_s:g} s passed before this call"
@@ -310,20 +330,23 @@ class _Run(Background, Generic[Reply]):
             self._end_pending(*self._given_up)
         while self._later and self._later[0][0] <= now:
             self._make_ready(heapq.heappop(self._later)[2])
-        wait = self._start_calls(now)
+        found = self._take(now)
+        wait = found if isinstance(found, float) else 0.0
         if not self._ready:
+            wait = math.inf
             self._pace.content(self._member)
         due = self._later[0][0] if self._later else math.inf
         self._wake_at(min(now + wait, due, self._deadline if now < self._deadline else math.inf))
         self._claim_more()
+        return None if isinstance(found, float) else found
 
-    def _start_calls(self, now: float) -> float:
-        """Start ready calls until one may not; the seconds after which to try again, infinite if something wakes us."""
+    def _take(self, now: float) -> _Start[Reply] | float:
+        """The first of the ready calls, or the seconds after which to ask again, infinite if something wakes us."""
         while self._ready:
             if now < self._health.hold_until:
                 self._pace.content(self._member)
                 return self._health.hold_until - now
-            if len(self._attempts) - len(self._sending) >= _MOST_UNCOMMITTED:
+            if len(self._records) >= _MOST_UNCOMMITTED:
                 self._pace.content(self._member)
                 self._ledger_is_behind = True
                 return math.inf
@@ -340,16 +363,14 @@ class _Run(Background, Generic[Reply]):
                 # What is in flight may turn out cheaper; without any, what is set aside belongs to other runs.
                 return math.inf if self._sending else _LOOK_AGAIN_S
             heapq.heappop(self._ready)
-            self._start(call, ticket, reservation)
+            return _Start(call, ticket, reservation, now)
         return math.inf
 
-    def _start(self, call: _Call[Reply], ticket: Ticket, reservation: Reservation) -> None:
-        now = self._now()
-        task = self._task(self._attempt(call, ticket, reservation), self._attempts)
-        self._sending[task] = now
+    def _under_way(self, start: _Start[Reply], lane: asyncio.Task[None]) -> None:
+        self._sending[lane] = start.at
         if self._guard is None:
             self._look_for_overdue()
-        self._health.started(now)
+        self._health.started(start.at)
         self._counts.in_flight += 1
 
     def _look_for_overdue(self) -> None:
@@ -406,26 +427,36 @@ class _Run(Background, Generic[Reply]):
 
     # A call, from its start to its row.
 
-    async def _attempt(self, call: _Call[Reply], ticket: Ticket, reservation: Reservation) -> None:
-        started = self._now()
-        exchange = call.chain.exchange
+    async def _lane(self, start: _Start[Reply]) -> None:
+        """A call, and others after it: the call that a reply makes room for goes out before the reply is read."""
+        following: _Start[Reply] | None = start
+        while following is not None:
+            following = await self._attempt(following)
+
+    async def _attempt(self, start: _Start[Reply]) -> _Start[Reply] | None:
+        """A call up to its reply; returns the call that is to go out now, if one may."""
+        call, exchange = start.call, start.call.chain.exchange
         try:
             completion = await self._client.send(exchange)
         except CallFailed as error:
-            step = self._failed(call, ticket, reservation, started, error)
+            self._failed(start, exchange, error)
         except asyncio.CancelledError:
             if asyncio.current_task() not in self._overdue:
-                self._replied(ticket, reservation, "failed", None)
-                await self._writer.commit(self._bounded(call, exchange, call.chain.cut_off(self._now() - started)))
+                self._replied(start, "failed", None)
+                await self._writer.commit(self._bounded(call, exchange, call.chain.cut_off(self._now() - start.at)))
                 raise
             words = f"{self._origin.model}: no reply within {self._endpoint.timeout_s:g} s"
-            overdue = CallFailed(Trouble.TRANSIENT, words, may_be_billed=True)
-            step = self._failed(call, ticket, reservation, started, overdue)
+            self._failed(start, exchange, CallFailed(Trouble.TRANSIENT, words, may_be_billed=True))
         except BaseException:  # a bug: limits and money are shared with other runs, and must not leak
-            self._replied(ticket, reservation, "failed", None)
+            self._replied(start, "failed", None)
             raise
         else:
-            step = self._completed(call, ticket, reservation, started, completion)
+            return self._completed(start, exchange, completion)
+        return None
+
+    async def _record(self, call: _Call[Reply], exchange: Exchange, end: Callable[[], Step[Reply]]) -> None:
+        """What an attempt came to, its row, and what follows."""
+        step = end()
         step = replace(step, entry=self._bounded(call, exchange, step.entry))
         await self._writer.commit(step.entry)
         self._go_on(call, step)
@@ -436,51 +467,52 @@ class _Run(Background, Generic[Reply]):
         find_out = partial(self._prices.worst_case, self._origin.model, self._endpoint, exchange)
         return costing_at_most(entry, known, find_out)
 
-    def _completed(
-        self, call: _Call[Reply], ticket: Ticket, reservation: Reservation, started: float, completion: Completion
-    ) -> Step[Reply]:
-        latency = self._now() - started
+    def _completed(self, start: _Start[Reply], exchange: Exchange, completion: Completion) -> _Start[Reply] | None:
+        latency = self._now() - start.at
         usd = self._prices.cost(self._origin.model, self._endpoint, completion.usage, sent=completion.sent)
         self._health.reached()
-        self._replied(ticket, reservation, "ok", usd, usage=completion.usage)
-        self._pump()  # first of all: reading takes its time
-        return call.chain.completed(completion, latency, usd)
+        lane = self._replied(start, "ok", usd, usage=completion.usage)
+        end = partial(start.call.chain.completed, completion, latency, usd)
+        self._task(self._record(start.call, exchange, end), self._records)
+        following = self._next_start()
+        if following is not None:
+            self._under_way(following, lane)
+        return following
 
-    def _failed(
-        self, call: _Call[Reply], ticket: Ticket, reservation: Reservation, started: float, error: CallFailed
-    ) -> Step[Reply]:
+    def _failed(self, start: _Start[Reply], exchange: Exchange, error: CallFailed) -> None:
+        call = start.call
         now = call.failed = self._now()
         call.trouble = error.trouble
         usd = None if error.may_be_billed else _NOTHING
         verdict: Verdict = "busy" if error.trouble is Trouble.BUSY else "failed"
-        self._replied(ticket, reservation, verdict, usd, retry_after=error.retry_after)
-        step = call.chain.failed(error, now - started, self._deadline - now)
-        self._judge_health(error, now, started)
+        self._replied(start, verdict, usd, retry_after=error.retry_after)
+        step = call.chain.failed(error, now - start.at, self._deadline - now)
+        self._task(self._record(call, exchange, lambda: step), self._records)
+        self._judge_health(error, now, start.at)
         self._pump()
-        return step
 
     def _replied(
         self,
-        ticket: Ticket,
-        reservation: Reservation,
+        start: _Start[Reply],
         verdict: Verdict,
         usd: Decimal | None,
         *,
         usage: Usage | None = None,
         retry_after: float | None = None,
-    ) -> None:
-        """A call is no longer in flight: its place and its money are free."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._sending.pop(task, None)
-        self._overdue.discard(task)
+    ) -> asyncio.Task[None]:
+        """A call is no longer in flight: its place and its money are free. Returns the lane that sent it."""
+        lane = asyncio.current_task()
+        assert lane is not None
+        self._sending.pop(lane, None)
+        self._overdue.discard(lane)
         tokens = None
         if usage is not None and usage.input_tokens is not None and usage.output_tokens is not None:
             tokens = usage.input_tokens + usage.output_tokens
-        self._pace.finished(ticket, verdict, tokens=tokens, retry_after=retry_after)
-        self._budget.settle(reservation, usd)
+        self._pace.finished(start.ticket, verdict, tokens=tokens, retry_after=retry_after)
+        self._budget.settle(start.reservation, usd)
         self._counts.in_flight -= 1
         self._counts.attempt(usage, usd)
+        return lane
 
     def _judge_health(self, error: CallFailed, now: float, started: float) -> None:
         reason: str | None = None

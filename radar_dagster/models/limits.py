@@ -24,7 +24,7 @@ from radar_dagster.models.exchange import Exchange
 #: Calls in flight to begin with. Until the first reply arrives nobody knows whether more would do, but a model takes
 #: seconds to reply and most endpoints can take more, so the number doubles this often meanwhile.
 _OPENING = 8
-_DOUBLES_EVERY_S = 0.05
+_DOUBLES_EVERY_S = 0.02
 #: Beyond what an endpoint that has been busy was seen to hold, the limit grows by so much in the time of a call, twice
 #: as much in the next, and so on up to one per success. Every halving also takes a little from what it is seen to hold.
 _CAREFUL = 0.2

@@ -162,12 +162,13 @@ def send(
     budget: Decimal | None = None,
     pace: Pace | None = None,
     listener: Any = None,
+    client: type[PlayedClient] = PlayedClient,
     **settings: Any,
 ) -> list[Outcome[Generation]]:
     endpoint = Endpoint(**{"base_url": "http://127.0.0.1:9/v1", "concurrency": 8, **settings})
     return run(
         asked,
-        lambda: PlayedClient(server),
+        lambda: client(server),
         endpoint=endpoint,
         origin=origin,
         ledger=ledger,
@@ -342,6 +343,42 @@ def test_a_call_that_was_begun_is_brought_to_an_end_before_others_begin(ledger: 
     assert server.starts[2][1] == 0  # one call had its turn while the first row went to the disk
 
 
+def test_the_call_that_a_reply_makes_room_for_goes_out_before_the_reply_is_read(ledger: Ledger) -> None:
+    happened: list[str] = []
+
+    class Told(PlayedClient):
+        async def send(self, exchange: Exchange) -> Completion:
+            happened.append(f"send {exchange.messages[-1].content[-1]}")
+            return await super().send(exchange)
+
+    def reading(completion: Completion) -> Generation:
+        happened.append(f"read {completion.text[-1]}")
+        return read(completion)
+
+    asked = [replace(work, read=reading) for work in works(4)]
+    send(Server(usual=Act(seconds=0.01)), asked, ledger, client=Told, concurrency=1)
+    assert happened == ["send 0", "send 1", "read 0", "send 2", "read 1", "send 3", "read 2", "read 3"]
+
+
+def test_a_call_that_is_prepared_goes_out_before_all_others_are(ledger: Ledger) -> None:
+    """Each takes a moment to connect; if all were prepared first, the first would go out with the last."""
+    prepared, most = 0, 0
+
+    class Connecting(PlayedClient):
+        async def send(self, exchange: Exchange) -> Completion:
+            nonlocal prepared, most
+            prepared += 1
+            most = max(most, prepared)
+            await asyncio.sleep(0)
+            prepared -= 1
+            return await super().send(exchange)
+
+    server = Server(usual=Act(seconds=0.2))
+    send(server, works(64), ledger, client=Connecting, concurrency=64)
+    assert server.most_in_flight == 64
+    assert most <= 2
+
+
 def test_retry_after_is_honoured(ledger: Ledger) -> None:
     server = Server({0: [fails(Trouble.BUSY, retry_after=0.7)]})
     send(server, works(5), ledger, concurrency=1)
@@ -411,7 +448,7 @@ def test_a_retry_that_would_come_after_the_deadline_is_not_waited_for(ledger: Le
 
 
 def test_a_fatal_error_stops_the_run_within_seconds_and_what_was_in_flight_is_kept(ledger: Ledger) -> None:
-    acts = {0: [fails(Trouble.FATAL, status=401)], 1: [Act(seconds=0.5)], 2: [Act(seconds=60)]}
+    acts = {0: [fails(Trouble.FATAL, 0.1, status=401)], 1: [Act(seconds=0.5)], 2: [Act(seconds=60)]}
     server = Server(acts, usual=Act(seconds=0.2))
     asked = works(100)
     began = time.monotonic()
@@ -427,7 +464,7 @@ def test_a_fatal_error_stops_the_run_within_seconds_and_what_was_in_flight_is_ke
 
 
 def test_an_endpoint_that_is_not_there_is_tried_twice(ledger: Ledger) -> None:
-    server = Server(usual=fails(Trouble.UNREACHABLE))
+    server = Server(usual=fails(Trouble.UNREACHABLE, 0.1))
     began = time.monotonic()
     with pytest.raises(OperationalError, match="local/m: unreachable"):
         send(server, works(100), ledger, concurrency=4)

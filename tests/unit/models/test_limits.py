@@ -70,14 +70,14 @@ def test_a_run_opens_with_eight_calls_or_as_many_as_are_allowed(clock: Clock) ->
         assert len(started(pace, pace.join(nothing))) == expected
 
 
-def test_until_the_first_reply_the_limit_doubles_every_50_ms_up_to_the_ceiling(clock: Clock) -> None:
+def test_until_the_first_reply_the_limit_doubles_every_20_ms_up_to_the_ceiling(clock: Clock) -> None:
     pace = Pace(100, clock=clock)
     member = pace.join(nothing)
     seen = []
     for _ in range(6):
         started(pace, member)
         seen.append(pace.limit)
-        clock.now += 0.05
+        clock.now += 0.02
     assert seen == [8, 16, 32, 64, 100, 100]
 
 
@@ -85,10 +85,10 @@ def test_who_finds_no_place_in_the_opening_is_told_when_there_will_be_one(clock:
     pace = Pace(16, clock=clock)
     member = pace.join(nothing)
     started(pace, member)
-    clock.now += 0.02
+    clock.now += 0.005
     wait = pace.start(member, 0)
-    assert wait == pytest.approx(0.03)
-    clock.now += 0.03
+    assert wait == pytest.approx(0.015)
+    clock.now += 0.015
     assert len(started(pace, member)) == 8
     assert pace.start(member, 0) == math.inf  # nothing but a reply makes more places
 
