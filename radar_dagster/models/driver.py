@@ -428,9 +428,10 @@ class _Run(Background, Generic[Reply]):
     # A call, from its start to its row.
 
     async def _lane(self, start: _Start[Reply]) -> None:
-        """A call, and others after it: the call that a reply makes room for goes out before the reply is read."""
-        following: _Start[Reply] | None = start
+        """A call that is under way, and others after it, each as soon as a reply makes room for it."""
+        following = await self._attempt(start)
         while following is not None:
+            self._under_way(following, _current_lane())
             following = await self._attempt(following)
 
     async def _attempt(self, start: _Start[Reply]) -> _Start[Reply] | None:
@@ -441,7 +442,7 @@ class _Run(Background, Generic[Reply]):
         except CallFailed as error:
             self._failed(start, exchange, error)
         except asyncio.CancelledError:
-            if asyncio.current_task() not in self._overdue:
+            if _current_lane() not in self._overdue:
                 self._replied(start, "failed", None)
                 await self._writer.commit(self._bounded(call, exchange, call.chain.cut_off(self._now() - start.at)))
                 raise
@@ -471,13 +472,10 @@ class _Run(Background, Generic[Reply]):
         latency = self._now() - start.at
         usd = self._prices.cost(self._origin.model, self._endpoint, completion.usage, sent=completion.sent)
         self._health.reached()
-        lane = self._replied(start, "ok", usd, usage=completion.usage)
+        self._replied(start, "ok", usd, usage=completion.usage)
         end = partial(start.call.chain.completed, completion, latency, usd)
         self._task(self._record(start.call, exchange, end), self._records)
-        following = self._next_start()
-        if following is not None:
-            self._under_way(following, lane)
-        return following
+        return self._next_start()
 
     def _failed(self, start: _Start[Reply], exchange: Exchange, error: CallFailed) -> None:
         call = start.call
@@ -486,8 +484,8 @@ class _Run(Background, Generic[Reply]):
         usd = None if error.may_be_billed else _NOTHING
         verdict: Verdict = "busy" if error.trouble is Trouble.BUSY else "failed"
         self._replied(start, verdict, usd, retry_after=error.retry_after)
-        step = call.chain.failed(error, now - start.at, self._deadline - now)
-        self._task(self._record(call, exchange, lambda: step), self._records)
+        end = partial(call.chain.failed, error, now - start.at, self._deadline - now)
+        self._task(self._record(call, exchange, end), self._records)
         self._judge_health(error, now, start.at)
         self._pump()
 
@@ -499,10 +497,9 @@ class _Run(Background, Generic[Reply]):
         *,
         usage: Usage | None = None,
         retry_after: float | None = None,
-    ) -> asyncio.Task[None]:
-        """A call is no longer in flight: its place and its money are free. Returns the lane that sent it."""
-        lane = asyncio.current_task()
-        assert lane is not None
+    ) -> None:
+        """The call of this lane is no longer in flight: its place and its money are free."""
+        lane = _current_lane()
         self._sending.pop(lane, None)
         self._overdue.discard(lane)
         tokens = None
@@ -512,7 +509,6 @@ class _Run(Background, Generic[Reply]):
         self._budget.settle(start.reservation, usd)
         self._counts.in_flight -= 1
         self._counts.attempt(usage, usd)
-        return lane
 
     def _judge_health(self, error: CallFailed, now: float, started: float) -> None:
         reason: str | None = None
@@ -618,3 +614,10 @@ class _Run(Background, Generic[Reply]):
         if not self._parked:
             self._loop.call_later(_LOOK_AGAIN_S, self._look_at_parked)
         self._parked.append(work)
+
+
+def _current_lane() -> asyncio.Task[None]:
+    """The task that runs, where it can only be a lane."""
+    lane = asyncio.current_task()
+    assert lane is not None
+    return lane
