@@ -4,7 +4,12 @@
 of their own, and the calling thread waits, open to interrupts.
 
 A call counts when its row is in the ledger, and not before: its reply is delivered, its next attempt scheduled and the
-progress told after the commit. The place it took among the calls in flight is free as soon as the reply is there.
+progress told after the commit. The place it took among the calls in flight is free as soon as the reply is there, and
+the next call goes out before the reply is read.
+
+The way of a call: its key is claimed (`_claim`), then it is ready; it is chosen when it may start (`_next_start`), sent
+in a lane (`_attempt`), and its reply frees its place and its money (`_replied`); a task of its own reads the reply and
+commits the row (`_record`); then its reply is delivered, or its next attempt is ready, at once or later (`_go_on`).
 
 Here: the schedule of a run. Not here: what follows from an attempt (`chains.py`), how many calls may be in flight
 (`limits.py`), money (`budget.py`), the rows (`ledger/`), batches (`batch.py`).
@@ -191,13 +196,15 @@ class _Run(Background, Generic[Reply]):
         self._ready: list[tuple[int, int, _Call[Reply]]] = []
         #: Calls that wait for their time, as (due, number, call).
         self._later: list[tuple[float, int, _Call[Reply]]] = []
-        #: Those that send calls; when each of them started its call (the oldest first); those whose call is given up
-        #: because its client hangs; those that read replies and wait for their commit; claims and the like.
+        #: Tasks: lanes, each of which sends one call after another; those that read a reply and wait for its commit;
+        #: claims and the like.
         self._lanes: set[asyncio.Task[None]] = set()
-        self._sending: dict[asyncio.Task[None], float] = {}
-        self._overdue: set[asyncio.Task[None]] = set()
         self._records: set[asyncio.Task[None]] = set()
         self._chores: set[asyncio.Task[None]] = set()
+        #: Lanes whose call has no reply yet -> when it started, the oldest first; those of them whose client hangs.
+        self._sending: dict[asyncio.Task[None], float] = {}
+        self._overdue: set[asyncio.Task[None]] = set()
+        #: Timers: the next look for clients that hang, the next start of a call.
         self._guard: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._deadline = math.inf
@@ -316,9 +323,9 @@ class _Run(Background, Generic[Reply]):
             self._under_way(start, self._task(self._lane(start), self._lanes))
 
     def _next_start(self) -> _Start[Reply] | None:
-        """A call that may start now, which whoever asks starts at once; sees to it that this is asked again in time.
+        """The call that may start now, if one may; whoever asks starts it. `_pump` will run again in time for the next.
 
-        One at a time: what is prepared to go out goes out before the next one is prepared.
+        One at a time: a call takes a moment to prepare, and of many prepared together the first leaves with the last.
         """
         if self._stopped:
             return None
@@ -331,7 +338,7 @@ class _Run(Background, Generic[Reply]):
         while self._later and self._later[0][0] <= now:
             self._make_ready(heapq.heappop(self._later)[2])
         found = self._take(now)
-        wait = found if isinstance(found, float) else 0.0
+        wait = found if isinstance(found, float) else 0.0  # the next one once this one is out
         if not self._ready:
             wait = math.inf
             self._pace.content(self._member)
@@ -367,6 +374,7 @@ class _Run(Background, Generic[Reply]):
         return math.inf
 
     def _under_way(self, start: _Start[Reply], lane: asyncio.Task[None]) -> None:
+        """A call starts in a lane: count it, and see to it that it does not hang; `_replied` is its counterpart."""
         self._sending[lane] = start.at
         if self._guard is None:
             self._look_for_overdue()
@@ -428,20 +436,21 @@ class _Run(Background, Generic[Reply]):
     # A call, from its start to its row.
 
     async def _lane(self, start: _Start[Reply]) -> None:
-        """A call, and others after it: the call that a reply makes room for goes out before the reply is read."""
-        following: _Start[Reply] | None = start
+        """A call that is under way, and others after it, each as soon as a reply makes room for it."""
+        following = await self._attempt(start)
         while following is not None:
+            self._under_way(following, _current_lane())
             following = await self._attempt(following)
 
     async def _attempt(self, start: _Start[Reply]) -> _Start[Reply] | None:
-        """A call up to its reply; returns the call that is to go out now, if one may."""
+        """A call up to its reply; returns the call that this lane is to send next, if one may start now."""
         call, exchange = start.call, start.call.chain.exchange
         try:
             completion = await self._client.send(exchange)
         except CallFailed as error:
             self._failed(start, exchange, error)
         except asyncio.CancelledError:
-            if asyncio.current_task() not in self._overdue:
+            if _current_lane() not in self._overdue:
                 self._replied(start, "failed", None)
                 await self._writer.commit(self._bounded(call, exchange, call.chain.cut_off(self._now() - start.at)))
                 raise
@@ -468,16 +477,14 @@ class _Run(Background, Generic[Reply]):
         return costing_at_most(entry, known, find_out)
 
     def _completed(self, start: _Start[Reply], exchange: Exchange, completion: Completion) -> _Start[Reply] | None:
+        """A reply is there; reading it is left to a task, for the next call is to go out first."""
         latency = self._now() - start.at
         usd = self._prices.cost(self._origin.model, self._endpoint, completion.usage, sent=completion.sent)
         self._health.reached()
-        lane = self._replied(start, "ok", usd, usage=completion.usage)
+        self._replied(start, "ok", usd, usage=completion.usage)
         end = partial(start.call.chain.completed, completion, latency, usd)
         self._task(self._record(start.call, exchange, end), self._records)
-        following = self._next_start()
-        if following is not None:
-            self._under_way(following, lane)
-        return following
+        return self._next_start()
 
     def _failed(self, start: _Start[Reply], exchange: Exchange, error: CallFailed) -> None:
         call = start.call
@@ -486,8 +493,8 @@ class _Run(Background, Generic[Reply]):
         usd = None if error.may_be_billed else _NOTHING
         verdict: Verdict = "busy" if error.trouble is Trouble.BUSY else "failed"
         self._replied(start, verdict, usd, retry_after=error.retry_after)
-        step = call.chain.failed(error, now - start.at, self._deadline - now)
-        self._task(self._record(call, exchange, lambda: step), self._records)
+        end = partial(call.chain.failed, error, now - start.at, self._deadline - now)
+        self._task(self._record(call, exchange, end), self._records)
         self._judge_health(error, now, start.at)
         self._pump()
 
@@ -499,10 +506,9 @@ class _Run(Background, Generic[Reply]):
         *,
         usage: Usage | None = None,
         retry_after: float | None = None,
-    ) -> asyncio.Task[None]:
-        """A call is no longer in flight: its place and its money are free. Returns the lane that sent it."""
-        lane = asyncio.current_task()
-        assert lane is not None
+    ) -> None:
+        """The call of this lane is no longer in flight: its place and its money are free."""
+        lane = _current_lane()
         self._sending.pop(lane, None)
         self._overdue.discard(lane)
         tokens = None
@@ -512,7 +518,6 @@ class _Run(Background, Generic[Reply]):
         self._budget.settle(start.reservation, usd)
         self._counts.in_flight -= 1
         self._counts.attempt(usage, usd)
-        return lane
 
     def _judge_health(self, error: CallFailed, now: float, started: float) -> None:
         reason: str | None = None
@@ -618,3 +623,10 @@ class _Run(Background, Generic[Reply]):
         if not self._parked:
             self._loop.call_later(_LOOK_AGAIN_S, self._look_at_parked)
         self._parked.append(work)
+
+
+def _current_lane() -> asyncio.Task[None]:
+    """The task that runs, where it can only be a lane."""
+    lane = asyncio.current_task()
+    assert lane is not None
+    return lane

@@ -22,7 +22,8 @@ from radar_dagster.models.endpoints import Endpoint
 from radar_dagster.models.exchange import Exchange
 
 #: Calls in flight to begin with. Until the first reply arrives nobody knows whether more would do, but a model takes
-#: seconds to reply and most endpoints can take more, so the number doubles this often meanwhile.
+#: seconds to reply and most endpoints can take more, so the number doubles this often meanwhile: in which time a
+#: processor gets about as many calls ready as there are to begin with.
 _OPENING = 8
 _DOUBLES_EVERY_S = 0.02
 #: Beyond what an endpoint that has been busy was seen to hold, the limit grows by so much in the time of a call, twice

@@ -260,7 +260,7 @@ def _criterion_text(criterion: Criterion) -> str:
     return _shown("\n".join(lines))
 
 
-#: A task stands in many calls, and a response in as many as there are criteria; so it is with what follows from them.
+#: Kept, as their codes are below: a task stands in many calls, and a response in as many as there are criteria.
 _shown = lru_cache(maxsize=1024)(storable)
 
 

@@ -1,7 +1,8 @@
-"""HTTP for both protocols: how connections are made, what a foreign server gets to see, and failures as `CallFailed`.
+"""HTTP for both protocols: what the SDKs connect with, what a foreign server gets to see, and failures as `CallFailed`.
 
-The SDKs speak; here is what they are given and what becomes of their exceptions. Not here: what an error's body says
-about parameters and models (`refusals.py`), what a client does about it (`remote.py`).
+The SDKs speak; here is what they are given and what becomes of their exceptions. Not here: the connections themselves
+(`transport.py`), what an error's body says about parameters and models (`refusals.py`), what a client does about it
+(`remote.py`).
 """
 
 from __future__ import annotations
@@ -101,6 +102,9 @@ def http_options(endpoint: Endpoint, credentials: Mapping[str, str]) -> HttpOpti
     `credentials` (which may be none), whatever the SDK made of its environment. Redirects are not followed: they
     would carry the key to another address. Bodies are wanted as they are: a few compressed kilobytes can hold
     gigabytes, and they are in memory before anybody can count them.
+
+    Where the system names a proxy, httpx2 itself connects, within `verify` and `limits`; everywhere else `Transport`
+    does, which is given the same.
     """
     hooks: list[RequestHook] = [_leave] if endpoint.takes_environment else [_only_protocol(credentials), _leave]
     options = HttpOptions(

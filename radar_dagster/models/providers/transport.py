@@ -1,6 +1,7 @@
-"""The SDKs' requests, carried by aiohttp: its parser is C, and with it a call takes half the processor time.
+"""The SDKs' requests, carried by aiohttp, which takes half the processor time of httpx2's own transport, or less.
 
-The SDKs speak to httpx2, which lets a transport do the sending. Theirs, for aiohttp, tell a connection that broke after
+Its parser is C, and it does not look through all connections whenever a request begins or ends. The SDKs speak to
+httpx2, which lets a transport do the sending. The SDKs' own transports for aiohttp tell a connection that broke after
 the request went out as one that never stood; here that is the difference between a call that may have been paid for and
 one that was not, so every failure is told apart where it happens.
 
@@ -15,8 +16,6 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
-from typing import Any
 
 import aiohttp
 import httpx2
@@ -72,7 +71,7 @@ class Transport(httpx2.AsyncBaseTransport):
         with _as_httpx2():
             return await self._session.request(
                 request.method,
-                _url(str(request.url)),
+                yarl.URL(str(request.url), encoded=True),  # as httpx2 wrote it: `%2F` in a deployment's name stays
                 headers=request.headers.multi_items(),
                 data=_body(request),
                 allow_redirects=False,
@@ -154,7 +153,7 @@ def _words(error: Exception) -> str:
             return str(error)
 
 
-def _body(request: httpx2.Request) -> Any:
+def _body(request: httpx2.Request) -> bytes | httpx2.SyncByteStream | httpx2.AsyncByteStream | None:
     """Bytes, or a stream of them where they are many or not at hand; aiohttp takes the length from the headers."""
     try:
         content = request.content
@@ -163,20 +162,9 @@ def _body(request: httpx2.Request) -> Any:
     return (content or None) if len(content) <= _LARGE_BODY else request.stream
 
 
-@lru_cache(maxsize=64)
-def _url(address: str) -> yarl.URL:
-    """An address that httpx2 has written, as it is: `%2F` in a deployment's name stays."""
-    return yarl.URL(address, encoded=True)
-
-
 def _timeout(wanted: Mapping[str, float | None]) -> aiohttp.ClientTimeout:
     """Looking up a name is part of connecting, and is what takes its time where there is no network."""
-    return _timeout_of(wanted.get("connect"), wanted.get("read"))
-
-
-@lru_cache(maxsize=64)
-def _timeout_of(connect: float | None, read: float | None) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=None, connect=connect, sock_read=read)
+    return aiohttp.ClientTimeout(total=None, connect=wanted.get("connect"), sock_read=wanted.get("read"))
 
 
 def _socket(address: aiohttp.AddrInfoType) -> socket.socket:

@@ -373,8 +373,9 @@ def test_a_call_that_is_prepared_goes_out_before_all_others_are(ledger: Ledger) 
             prepared -= 1
             return await super().send(exchange)
 
-    server = Server(usual=Act(seconds=0.2))
-    send(server, works(64), ledger, client=Connecting, concurrency=64)
+    server = Server(usual=Act(seconds=0.5))
+    opened_at_once = Pace(64, clock=map(float, itertools.count()).__next__)  # a second from one look to the next
+    send(server, works(64), ledger, client=Connecting, pace=opened_at_once)
     assert server.most_in_flight == 64
     assert most <= 2
 
@@ -448,8 +449,9 @@ def test_a_retry_that_would_come_after_the_deadline_is_not_waited_for(ledger: Le
 
 
 def test_a_fatal_error_stops_the_run_within_seconds_and_what_was_in_flight_is_kept(ledger: Ledger) -> None:
-    acts = {0: [fails(Trouble.FATAL, 0.1, status=401)], 1: [Act(seconds=0.5)], 2: [Act(seconds=60)]}
-    server = Server(acts, usual=Act(seconds=0.2))
+    # All eight go out before the first one fails, also on a machine that does other things.
+    acts = {0: [fails(Trouble.FATAL, 0.3, status=401)], 1: [Act(seconds=0.8)], 2: [Act(seconds=60)]}
+    server = Server(acts, usual=Act(seconds=0.6))
     asked = works(100)
     began = time.monotonic()
     with pytest.raises(OperationalError, match="local/m: fatal"):
@@ -464,7 +466,7 @@ def test_a_fatal_error_stops_the_run_within_seconds_and_what_was_in_flight_is_ke
 
 
 def test_an_endpoint_that_is_not_there_is_tried_twice(ledger: Ledger) -> None:
-    server = Server(usual=fails(Trouble.UNREACHABLE, 0.1))
+    server = Server(usual=fails(Trouble.UNREACHABLE, 0.3))  # by then all four are out
     began = time.monotonic()
     with pytest.raises(OperationalError, match="local/m: unreachable"):
         send(server, works(100), ledger, concurrency=4)

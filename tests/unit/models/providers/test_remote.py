@@ -480,6 +480,21 @@ def test_what_a_batch_can_not_say_is_refused_without_an_exception(wire: Any, pro
     assert not wire.seen
 
 
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
+@both
+def test_calls_go_through_the_proxy_that_the_environment_names(
+    wire: Any, protocol: str, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, wire.url)
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    wire.says({}, 500)
+    assert failure(client_of(protocol, "http://model.invalid")).status == 500
+    assert [seen.path.removeprefix("http://model.invalid/v1/") for seen in wire.seen] == [
+        "chat/completions" if protocol == "openai" else "messages"
+    ]
+
+
 @both
 def test_a_proxy_in_the_environment_that_is_none_is_fatal(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", "nonsense://proxy:1")
