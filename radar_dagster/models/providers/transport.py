@@ -11,12 +11,14 @@ Here: a request out, a response in, failures as httpx2's own exceptions. Not her
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
+from weakref import WeakSet
 
 import aiohttp
 import httpx2
@@ -81,9 +83,7 @@ class Transport(httpx2.AsyncBaseTransport):
 
     def _open(self) -> aiohttp.ClientSession:
         """aiohttp as it is without anything of its own: httpx2 has redirects, cookies, proxies and encodings."""
-        connector = aiohttp.TCPConnector(
-            limit=0, ssl=self._certificates, keepalive_timeout=self._idle_s, socket_factory=_socket
-        )
+        connector = _Connector(limit=0, ssl=self._certificates, keepalive_timeout=self._idle_s, socket_factory=_socket)
         return aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -92,6 +92,44 @@ class Transport(httpx2.AsyncBaseTransport):
             max_line_size=_LONGEST_HEADER,
             max_field_size=_LONGEST_HEADER,
         )
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Uses no connection again on which something came that nobody had asked for: it would pass for the next reply.
+
+    aiohttp asks only whether such a connection still stands.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._used: WeakSet[asyncio.BaseProtocol] = WeakSet()
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.connector.Connection:
+        """A connection for a request: one that was used before and is silent, or a new one."""
+        while True:
+            connection = await super().connect(req, traces, timeout)
+            protocol = connection.protocol
+            assert protocol is not None
+            if protocol not in self._used:  # a server may well speak first: "too many connections"
+                self._used.add(protocol)
+                return connection
+            if not protocol.should_close and not _has_news(protocol.transport):
+                return connection
+            connection.close()
+
+
+def _has_news(transport: asyncio.Transport | None) -> bool:
+    """Whether something has come that the event loop has not read yet: bytes, or the connection's end."""
+    if transport is None:
+        return True
+    connected = transport.get_extra_info("socket").fileno()
+    if not hasattr(select, "poll"):  # Windows
+        return bool(select.select([connected], [], [], 0)[0])
+    waiting = select.poll()
+    waiting.register(connected, select.POLLIN)
+    return bool(waiting.poll(0))
 
 
 class _Body(httpx2.AsyncByteStream):
