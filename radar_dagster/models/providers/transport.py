@@ -27,8 +27,9 @@ import yarl
 #: A long silence is no reason for a router in between to forget the connection: a reply may take minutes.
 _PROBE_EVERY_S = 60
 _PROBES = 5
-#: Bytes of a line or field among a response's headers.
+#: Bytes of a line or field among a response's headers, and how many of these there may be.
 _LONGEST_HEADER = 2**16
+_MOST_HEADERS = 256
 #: A body above this many bytes is sent in pieces; aiohttp would warn that it holds up the event loop.
 _LARGE_BODY = 2**20
 #: What httpx2 decides, and aiohttp would add by itself.
@@ -56,11 +57,12 @@ class Transport(httpx2.AsyncBaseTransport):
         except BaseException:  # a cancelled request too: aiohttp has closed its connection
             self._places.release()
             raise
+        reason = (response.reason or "").encode(errors="surrogateescape")  # as aiohttp read it
         return httpx2.Response(
             response.status,
             headers=response.raw_headers,
             stream=_Body(response, self._places.release),
-            extensions={"http_version": b"HTTP/1.1", "reason_phrase": (response.reason or "").encode()},
+            extensions={"http_version": b"HTTP/1.1", "reason_phrase": reason},
         )
 
     async def aclose(self) -> None:
@@ -72,7 +74,7 @@ class Transport(httpx2.AsyncBaseTransport):
         if self._session is None:
             self._session = self._open()
         with _as_httpx2():
-            return await self._session.request(
+            response = await self._session.request(
                 request.method,
                 _url(str(request.url)),
                 headers=request.headers.multi_items(),
@@ -80,6 +82,10 @@ class Transport(httpx2.AsyncBaseTransport):
                 allow_redirects=False,
                 timeout=_timeout(request.extensions.get("timeout", {})),
             )
+        if response.status < 200:  # another protocol, which nobody had asked for
+            response.close()
+            raise httpx2.RemoteProtocolError(f"no HTTP response: status {response.status}")
+        return response
 
     def _open(self) -> aiohttp.ClientSession:
         """aiohttp as it is without anything of its own: httpx2 has redirects, cookies, proxies and encodings."""
@@ -91,6 +97,7 @@ class Transport(httpx2.AsyncBaseTransport):
             auto_decompress=False,
             max_line_size=_LONGEST_HEADER,
             max_field_size=_LONGEST_HEADER,
+            max_headers=_MOST_HEADERS,
         )
 
 
@@ -109,7 +116,10 @@ class _Connector(aiohttp.TCPConnector):
     ) -> aiohttp.connector.Connection:
         """A connection for a request: one that was used before and is silent, or a new one."""
         while True:
-            connection = await super().connect(req, traces, timeout)
+            try:
+                connection = await super().connect(req, traces, timeout)
+            except ValueError as error:  # of a host's name that can be none
+                raise httpx2.ConnectError(str(error)) from error
             protocol = connection.protocol
             assert protocol is not None
             if protocol not in self._used:  # a server may well speak first: "too many connections"

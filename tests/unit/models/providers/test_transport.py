@@ -367,6 +367,14 @@ def test_a_response_is_told_as_it_is() -> None:
     assert response.headers["retry-after"] == "7"
 
 
+def test_a_status_may_be_explained_in_any_letters_and_headers_may_be_many() -> None:
+    response = received(b"HTTP/1.1 400 Ung\xfcltig\r\ncontent-length: 2\r\n\r\nno")
+    assert (response.status_code, response.content) == (400, b"no")
+    assert response.extensions["reason_phrase"] == b"Ung\xfcltig"
+    many = b"".join(b"x-%d: y\r\n" % number for number in range(200))
+    assert len(received(b"HTTP/1.1 200 OK\r\n" + many + b"content-length: 0\r\n\r\n").headers) == 201
+
+
 def test_bodies_in_chunks_and_up_to_the_end_are_read_whole() -> None:
     chunks = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
     assert received(chunks).content == b"abcde"
@@ -412,8 +420,10 @@ def test_a_closed_port_is_no_connection(host: str) -> None:
     assert "ssl:" not in str(error)  # aiohttp names it even where there is none
 
 
-def test_a_name_that_nobody_knows_is_no_connection() -> None:
-    assert type(failure(lambda client: client.get("http://nowhere.invalid"))) is httpx2.ConnectError
+@pytest.mark.parametrize("host", ["nowhere.invalid", "two..dots.invalid", f"{'long' * 20}.invalid", "1.2.3"])
+def test_a_name_that_nobody_knows_is_no_connection(host: str) -> None:
+    assert type(failure(lambda client: client.get(f"http://{host}"))) is httpx2.ConnectError
+    assert type(failure(lambda client: client.get(f"https://{host}"))) is httpx2.ConnectError
 
 
 def test_a_server_without_tls_is_no_connection() -> None:
@@ -462,6 +472,8 @@ def test_silence_after_the_request_is_a_timeout_of_reading() -> None:
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nab",
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nnonsense\r\n",
         b"HTTP/1.1 OK\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n",
+        b"HTTP/1.1 099 X\r\ncontent-length: 0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
         b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab",
         b"HTTP/1.1 200 OK\r\nx: " + b"y" * 2**17 + b"\r\n\r\n",
