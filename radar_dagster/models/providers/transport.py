@@ -24,6 +24,8 @@ import aiohttp
 import httpx2
 import yarl
 
+from radar_dagster.models.providers.names import Resolver
+
 #: A long silence is no reason for a router in between to forget the connection: a reply may take minutes.
 _PROBE_EVERY_S = 60
 _PROBES = 5
@@ -89,7 +91,13 @@ class Transport(httpx2.AsyncBaseTransport):
 
     def _open(self) -> aiohttp.ClientSession:
         """aiohttp as it is without anything of its own: httpx2 has redirects, cookies, proxies and encodings."""
-        connector = _Connector(limit=0, ssl=self._certificates, keepalive_timeout=self._idle_s, socket_factory=_socket)
+        connector = _Connector(
+            limit=0,
+            ssl=self._certificates,
+            keepalive_timeout=self._idle_s,
+            socket_factory=_socket,
+            resolver=Resolver(),
+        )
         return aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -118,7 +126,7 @@ class _Connector(aiohttp.TCPConnector):
         while True:
             try:
                 connection = await super().connect(req, traces, timeout)
-            except ValueError as error:  # of a host's name that can be none
+            except (ValueError, RuntimeError) as error:  # a host's name that can be none; no thread to look it up
                 raise httpx2.ConnectError(str(error)) from error
             protocol = connection.protocol
             assert protocol is not None
