@@ -534,7 +534,7 @@ class _Run(Background, Generic[Reply]):
         """The row is in the ledger: deliver the reply, or have the next attempt made."""
         if self._ledger_is_behind:
             self._ledger_is_behind = False
-            self._pump()
+            self._wake_at(self._now())  # when this row, and others of its commit, wait no more
         if step.reply is not None:
             self._deliver(call.chain.work.key, Outcome(step.reply, step.entry))
             refused = call.trouble is Trouble.REJECTED

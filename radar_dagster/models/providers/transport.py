@@ -12,20 +12,26 @@ Here: a request out, a response in, failures as httpx2's own exceptions. Not her
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
+from weakref import WeakSet
 
 import aiohttp
 import httpx2
 import yarl
 
+from radar_dagster.models.providers.names import Resolver
+
 #: A long silence is no reason for a router in between to forget the connection: a reply may take minutes.
 _PROBE_EVERY_S = 60
 _PROBES = 5
-#: Bytes of a line or field among a response's headers.
+#: Bytes of a line or field among a response's headers, and how many of these there may be.
 _LONGEST_HEADER = 2**16
+_MOST_HEADERS = 256
 #: A body above this many bytes is sent in pieces; aiohttp would warn that it holds up the event loop.
 _LARGE_BODY = 2**20
 #: What httpx2 decides, and aiohttp would add by itself.
@@ -50,15 +56,18 @@ class Transport(httpx2.AsyncBaseTransport):
         await self._places.acquire()
         try:
             response = await self._sent(request)
+            return httpx2.Response(
+                response.status,
+                headers=response.raw_headers,
+                stream=_Body(response, self._places.release),
+                extensions={
+                    "http_version": b"HTTP/1.1",
+                    "reason_phrase": (response.reason or "").encode(errors="surrogateescape"),  # as aiohttp read it
+                },
+            )
         except BaseException:  # a cancelled request too: aiohttp has closed its connection
             self._places.release()
             raise
-        return httpx2.Response(
-            response.status,
-            headers=response.raw_headers,
-            stream=_Body(response, self._places.release),
-            extensions={"http_version": b"HTTP/1.1", "reason_phrase": (response.reason or "").encode()},
-        )
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -69,7 +78,7 @@ class Transport(httpx2.AsyncBaseTransport):
         if self._session is None:
             self._session = self._open()
         with _as_httpx2():
-            return await self._session.request(
+            response = await self._session.request(
                 request.method,
                 yarl.URL(str(request.url), encoded=True),  # as httpx2 wrote it: `%2F` in a deployment's name stays
                 headers=request.headers.multi_items(),
@@ -77,11 +86,19 @@ class Transport(httpx2.AsyncBaseTransport):
                 allow_redirects=False,
                 timeout=_timeout(request.extensions.get("timeout", {})),
             )
+        if response.status < 200:  # another protocol, which nobody had asked for
+            response.close()
+            raise httpx2.RemoteProtocolError(f"no HTTP response: status {response.status}")
+        return response
 
     def _open(self) -> aiohttp.ClientSession:
         """aiohttp as it is without anything of its own: httpx2 has redirects, cookies, proxies and encodings."""
-        connector = aiohttp.TCPConnector(
-            limit=0, ssl=self._certificates, keepalive_timeout=self._idle_s, socket_factory=_socket
+        connector = _Connector(
+            limit=0,
+            ssl=self._certificates,
+            keepalive_timeout=self._idle_s,
+            socket_factory=_socket,
+            resolver=Resolver(),
         )
         return aiohttp.ClientSession(
             connector=connector,
@@ -90,7 +107,49 @@ class Transport(httpx2.AsyncBaseTransport):
             auto_decompress=False,
             max_line_size=_LONGEST_HEADER,
             max_field_size=_LONGEST_HEADER,
+            max_headers=_MOST_HEADERS,
         )
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Uses no connection again on which something came that nobody had asked for: it would pass for the next reply.
+
+    aiohttp asks only whether such a connection still stands.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._used: WeakSet[asyncio.BaseProtocol] = WeakSet()
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.connector.Connection:
+        """A connection for a request: one that was used before and is silent, or a new one."""
+        while True:
+            try:
+                connection = await super().connect(req, traces, timeout)
+            except (ValueError, RuntimeError) as error:  # a host's name that can be none; no thread to look it up
+                raise httpx2.ConnectError(str(error)) from error
+            protocol = connection.protocol
+            assert protocol is not None
+            if protocol not in self._used:  # a server may well speak first: "too many connections"
+                self._used.add(protocol)
+                return connection
+            if not protocol.should_close and not _has_news(protocol.transport):
+                return connection
+            connection.close()
+
+
+def _has_news(transport: asyncio.Transport | None) -> bool:
+    """Whether something has come that the event loop has not read yet: bytes, or the connection's end."""
+    if transport is None:
+        return True
+    connected = transport.get_extra_info("socket").fileno()
+    if not hasattr(select, "poll"):  # Windows
+        return bool(select.select([connected], [], [], 0)[0])
+    waiting = select.poll()
+    waiting.register(connected, select.POLLIN)
+    return bool(waiting.poll(0))
 
 
 class _Body(httpx2.AsyncByteStream):

@@ -507,6 +507,28 @@ def test_a_ledger_that_cannot_be_written_ends_the_run_at_once(tmp_path: Path) ->
     assert server.sent() <= 16
 
 
+@pytest.mark.parametrize("concurrency", [32, 300, 1024])
+def test_a_ledger_that_was_held_up_holds_up_nothing_afterwards(tmp_path: Path, concurrency: int) -> None:
+    path = tmp_path / "ledger.sqlite"
+    server = Server(usual=Act(seconds=0.05))
+
+    def hold_up() -> None:
+        other = sqlite3.connect(path, isolation_level=None)
+        while server.sent() < 500:
+            time.sleep(0.001)
+        other.execute("BEGIN IMMEDIATE")
+        time.sleep(1.5)
+        other.execute("ROLLBACK")
+        other.close()
+
+    with Ledger(path) as ledger:
+        holding = threading.Thread(target=hold_up)
+        holding.start()
+        outcomes = send(server, works(3_000), ledger, concurrency=concurrency, deadline_s=20)
+        holding.join()
+    assert states(outcomes) == ["ok"] * 3_000
+
+
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_ledger_that_is_deleted_or_replaced_ends_the_run_at_once(tmp_path: Path, replaced: bool) -> None:
     path = tmp_path / "kept" / "ledger.sqlite"

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import shutil
 import socket
+import ssl
+import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -28,8 +32,11 @@ class Counting:
     connections: int = 0
     open: int = 0
     gate: asyncio.Event = field(default_factory=asyncio.Event)
+    #: What every connection so far is written to with.
+    writers: list[asyncio.StreamWriter] = field(default_factory=list)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writers.append(writer)
         self.connections += 1
         self.open += 1
         try:
@@ -50,12 +57,20 @@ class Counting:
 
 
 @asynccontextmanager
-async def connected(idle_s: float = 5.0, most: int = 20) -> AsyncIterator[tuple[Counting, httpx2.AsyncClient]]:
+async def connected(
+    idle_s: float = 5.0, most: int = 20, certificate: Path | None = None
+) -> AsyncIterator[tuple[Counting, httpx2.AsyncClient]]:
+    """With a certificate (and its key, in one file), over TLS."""
     told = Counting()
     told.gate.set()
-    server = await asyncio.start_server(told.serve, "127.0.0.1")
-    told.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    transport = Transport(CERTIFICATES, most, idle_s)
+    theirs, ours = None, CERTIFICATES
+    if certificate is not None:
+        theirs = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        theirs.load_cert_chain(certificate)
+        ours = ssl.create_default_context(cafile=certificate)
+    server = await asyncio.start_server(told.serve, "127.0.0.1", ssl=theirs)
+    told.url = f"{'http' if theirs is None else 'https'}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    transport = Transport(ours, most, idle_s)
     async with httpx2.AsyncClient(transport=transport, base_url=told.url) as client:
         yield told, client
     server.close()
@@ -184,6 +199,71 @@ def test_closing_the_client_closes_all_connections() -> None:
     assert asyncio.run(calls()).connections == 3
 
 
+# What comes between two calls is no reply to the second
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate of 127.0.0.1 that vouches for itself, and its key."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("there is no openssl to make a certificate with")
+    made = tmp_path_factory.mktemp("tls") / "server.pem"
+    words = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1"
+    subprocess.run([openssl, *words.split(), "-keyout", made, "-out", f"{made}.crt"], check=True, capture_output=True)
+    made.write_text(made.read_text() + Path(f"{made}.crt").read_text())
+    return made
+
+
+UNASKED = [
+    b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno",
+    b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 2\r\nconnection: close\r\n\r\nno",
+    b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nno",
+    b"HTTP/1.1 100 Continue\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nno\r\n",
+    b"no",
+    b"",  # the end of the connection
+]
+
+
+def unasked(said: bytes, *, noticed: bool, certificate: Path | None = None) -> None:
+    """A server says something of its own accord; the event loop has read it (`noticed`) or not when a call begins."""
+
+    async def inside() -> None:
+        async with asyncio.timeout(10), connected(most=1, certificate=certificate) as (told, client):
+            for number in range(1, 4):
+                assert (await client.get("/")).content == b"ok"
+                assert told.connections == number
+                writer = told.writers[-1]
+                writer.write(said) if said else writer.close()
+                if noticed:
+                    await asyncio.sleep(0.02)
+            assert (await client.get("/")).content == b"ok"
+
+    asyncio.run(inside())
+
+
+@pytest.mark.parametrize("noticed", [True, False])
+@pytest.mark.parametrize("said", UNASKED)
+def test_what_nobody_asked_for_is_no_reply_to_the_next_call(said: bytes, noticed: bool) -> None:
+    unasked(said, noticed=noticed)
+
+
+@pytest.mark.parametrize("noticed", [True, False])
+@pytest.mark.parametrize("said", UNASKED)
+def test_over_tls_neither(said: bytes, noticed: bool, certificate: Path) -> None:
+    unasked(said, noticed=noticed, certificate=certificate)
+
+
+def test_a_server_may_speak_first() -> None:
+    async def inside() -> int:
+        full = b"HTTP/1.1 503 Full\r\n\r\n"
+        async with asyncio.timeout(10), answering(full, after=b"") as (url, _), client_of() as client:
+            return (await client.get(url)).status_code
+
+    assert asyncio.run(inside()) == 503
+
+
 # What goes out is what httpx2 made of the request
 
 
@@ -286,6 +366,14 @@ def test_a_response_is_told_as_it_is() -> None:
     assert response.headers["retry-after"] == "7"
 
 
+def test_a_status_may_be_explained_in_any_letters_and_headers_may_be_many() -> None:
+    response = received(b"HTTP/1.1 400 Ung\xfcltig\r\ncontent-length: 2\r\n\r\nno")
+    assert (response.status_code, response.content) == (400, b"no")
+    assert response.extensions["reason_phrase"] == b"Ung\xfcltig"
+    many = b"".join(b"x-%d: y\r\n" % number for number in range(200))
+    assert len(received(b"HTTP/1.1 200 OK\r\n" + many + b"content-length: 0\r\n\r\n").headers) == 201
+
+
 def test_bodies_in_chunks_and_up_to_the_end_are_read_whole() -> None:
     chunks = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
     assert received(chunks).content == b"abcde"
@@ -331,8 +419,10 @@ def test_a_closed_port_is_no_connection(host: str) -> None:
     assert "ssl:" not in str(error)  # aiohttp names it even where there is none
 
 
-def test_a_name_that_nobody_knows_is_no_connection() -> None:
-    error = failure(lambda client: client.get("http://nowhere.invalid"))
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("host", ["nowhere.invalid", "two..dots.invalid", f"{'long' * 20}.invalid", "1.2.3"])
+def test_a_name_that_nobody_knows_is_no_connection(scheme: str, host: str) -> None:
+    error = failure(lambda client: client.get(f"{scheme}://{host}"))
     assert isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)  # the second where no name server answers
 
 
@@ -382,6 +472,8 @@ def test_silence_after_the_request_is_a_timeout_of_reading() -> None:
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nab",
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nnonsense\r\n",
         b"HTTP/1.1 OK\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n",
+        b"HTTP/1.1 099 X\r\ncontent-length: 0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
         b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab",
         b"HTTP/1.1 200 OK\r\nx: " + b"y" * 2**17 + b"\r\n\r\n",
