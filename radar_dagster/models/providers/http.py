@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NotRequired, TypedDict
 from urllib.parse import quote, unquote
 from urllib.request import getproxies
@@ -394,6 +394,9 @@ def _without_keys(text: str, keys: Iterable[str]) -> str:
     """The text with every one of the keys replaced, in capitals or not; without escapes where these hide one."""
     spellings = spellings_of(keys)
     text = _replaced(text, spellings)
+    if _may_hold_escapes(text):
+        for secret in spellings:
+            text = _escaped(secret).sub("[redacted]", text)
     plain = _unescaped(text)
     hidden = tells(plain, [secret for secret in spellings if len(secret) >= _SHORTEST_SECRET])
     return _replaced(plain, spellings) if hidden else text
@@ -432,8 +435,11 @@ def is_secret(key: str) -> bool:
 
 def tells(text: str, spellings: Iterable[str]) -> bool:
     """Whether a text holds one of the spellings, in capitals or not, be it in escapes that are read later."""
+    wanted = list(spellings)
     forms = {text.lower(), _unescaped(text).lower()}
-    return any(spelling.lower() in form for spelling in spellings for form in forms)
+    if any(spelling.lower() in form for spelling in wanted for form in forms):
+        return True
+    return _may_hold_escapes(text) and any(_escaped(spelling).search(text) for spelling in wanted)
 
 
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
@@ -452,6 +458,28 @@ def _unescaped(text: str) -> str:
         if text == before:
             break
     return text
+
+
+def _may_hold_escapes(text: str) -> bool:
+    return "\\" in text or "%" in text
+
+
+@lru_cache(maxsize=64)
+def _escaped(secret: str) -> re.Pattern[str]:
+    """A secret with any of its characters in escapes; one too short to be told from a word is found in none.
+
+    What stands before it may look like an escape together with its first characters: `%` before `00…`.
+    """
+    if len(secret) < _SHORTEST_SECRET:
+        return _NOWHERE
+    ways = (f"{_BACKSLASHES}(?:{re.escape(char)}|u{ord(char):04x}|{_PERCENT}{ord(char):02x})" for char in secret)
+    return re.compile("".join(ways), re.IGNORECASE)
+
+
+_NOWHERE = re.compile(r"(?!)")
+#: Few enough of each that a text full of them takes no time.
+_PERCENT = "%(?:25){0,3}+"
+_BACKSLASHES = rf"(?:\\|{_PERCENT}5c){{0,4}}+"
 
 
 def _whole(word: str) -> re.Pattern[str]:

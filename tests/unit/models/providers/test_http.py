@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from radar_dagster.models.endpoints import Endpoint
@@ -90,8 +90,11 @@ _WAYS = (
 @given(
     st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="\\%"), min_size=14, max_size=40),
     st.lists(st.sampled_from(_WAYS), min_size=40, max_size=40),
-    st.sampled_from(["", "you sent ", "Ü=", "%", "\\n"]),
+    st.sampled_from(["", "you sent ", "Ü=", "%", "%2", "\\n", "\\", "\\u00"]),
 )
+@example("00key-secret-abcdef", [str] * 14 + [_WAYS[3]] * 26, "%")
+@example("0key-secret-abcdef", [str] * 14 + [_WAYS[5]] * 26, "%2")
+@example("41key-secret-abcdef", [str] * 14 + [_WAYS[6]] * 26, "\\u00")
 def test_a_key_is_found_in_any_case_and_behind_any_escapes(key: str, ways: list[Any], before: str) -> None:
     told = "".join(way(char) for way, char in zip(ways, key, strict=False))
     assert tells(f"{before}{told} there", spellings_of([key]))
