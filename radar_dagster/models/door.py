@@ -384,8 +384,9 @@ def _notes(notes: Mapping[str, Any], exchange: Exchange, reply: Generation | Jud
     if not reply.parameters:  # nothing was sent
         return notes
     wanted = {"temperature": exchange.temperature, "effort": exchange.effort, **exchange.extra}
-    sent = {*reply.parameters, *(_EFFORT_NAMES & _names_in(reply.parameters) and {"effort"})}
-    left_out = [name for name, value in wanted.items() if value is not None and name not in sent]
+    left_out = [name for name, value in wanted.items() if value is not None and name not in reply.parameters]
+    if "effort" in left_out and _EFFORT_NAMES & _names_in(reply.parameters):
+        left_out.remove("effort")
     return {**notes, **{name: "provider default" if name == "temperature" else "not taken" for name in left_out}}
 
 
