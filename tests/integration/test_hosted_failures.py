@@ -151,6 +151,7 @@ def test_a_server_that_is_not_there_is_told_with_its_address(
     gone = f"http://127.0.0.1:{closed_port}"
     message = refusal(write_workspace(tmp_path / "gone", gone, gone), writer)
     assert f"endpoint {writer[:3]}, model writer-1: no connection to {gone}" in message
+    assert "is base_url right, and does a server run there?" in message
 
 
 @pytest.mark.parametrize("writer", WRITERS)
@@ -161,6 +162,7 @@ def test_a_name_that_nobody_knows_is_told_with_the_address(
     nobody = "http://no-such-host.invalid"
     message = refusal(write_workspace(tmp_path / "nobody", nobody, nobody), writer)
     assert f"no connection to {nobody}" in message
+    assert "is base_url right" in message
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from urllib.request import getproxies
 
 import httpx2
 
-from radar_dagster.models.endpoints import Endpoint
+from radar_dagster.models.endpoints import OFFICIAL, Endpoint
 from radar_dagster.models.exchange import CallFailed, Trouble
 from radar_dagster.models.providers import refusals
 from radar_dagster.models.providers.refusals import Complaint
@@ -218,7 +218,8 @@ def failed_on_the_way(place: Place, error: BaseException, sent: Mapping[str, Any
     cause = _cause(error)
     words = str(cause).strip() or type(cause).__name__
     if isinstance(cause, _NEVER_CONNECTED):
-        return place.failed(Trouble.UNREACHABLE, f"no connection to {place.url}: {_plain(cause, words)}", sent=sent)
+        words = f"no connection to {place.url}: {_with_advice(place, cause, words)}"
+        return place.failed(Trouble.UNREACHABLE, words, sent=sent)
     if isinstance(cause, _NEVER_SENT):
         return place.failed(Trouble.TRANSIENT, f"the request could not be sent: {words}", sent=sent)
     if isinstance(cause, _UnwantedBodyError):
@@ -250,12 +251,14 @@ def _cause(error: BaseException) -> BaseException:
     return seen
 
 
-def _plain(cause: BaseException, words: str) -> str:
-    if isinstance(cause, httpx2.ConnectTimeout):
-        return f"none within {CONNECT_S:g} s"
+def _with_advice(place: Place, cause: BaseException, words: str) -> str:
+    """Why there is no connection, and what to look at."""
     if "SSL" in words:
         return f"{words}; is https right, and is the certificate valid?"
-    return words
+    why = f"none within {CONNECT_S:g} s" if isinstance(cause, httpx2.ConnectTimeout) else words
+    if place.url in OFFICIAL.values():
+        return f"{why}; is there a network?"
+    return f"{why}; is base_url right, and does a server run there?"
 
 
 def failed_with_status(
