@@ -157,6 +157,11 @@ class Runner:
             self.compare_cells(benchmark)
             return cells
 
+    def write_probes(self, benchmark: str, generators: Sequence[str], *, fresh: bool = False) -> None:
+        """Load the rubric and let each generator write its probes, unless they are there and current."""
+        with self._session(benchmark, fresh=fresh):
+            self._write_probes(benchmark, generators, fresh=fresh)
+
     @contextmanager
     def _session(self, benchmark: str, *, fresh: bool) -> Iterator[None]:
         """All runs meanwhile have one budget, and one idea of what is fresh.

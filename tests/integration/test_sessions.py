@@ -15,7 +15,7 @@ from radar_dagster import jobs
 from radar_dagster.config import Workspace, load_workspace
 from radar_dagster.definitions import build_definitions
 from radar_dagster.errors import OperationalError
-from radar_dagster.partitions import Pair, multi_key
+from radar_dagster.partitions import multi_key
 from radar_dagster.runs import Runner
 
 WRITER = """
@@ -60,10 +60,6 @@ def runner(workspace: Workspace) -> Iterator[Runner]:
         yield Runner(workspace, instance)
 
 
-def audit(runner: Runner, *, fresh: bool = False) -> None:
-    runner.audit("memo", [Pair("writer", "reader")], fresh=fresh)
-
-
 def calls(workspace: Workspace) -> int:
     return len((workspace.root / "calls").read_text())
 
@@ -76,46 +72,46 @@ def stop_after(workspace: Workspace, number: int | None) -> None:
 def test_probes_that_the_ledger_has_are_not_written_again_and_fresh_ones_are(
     workspace: Workspace, runner: Runner
 ) -> None:
-    audit(runner)
+    runner.write_probes("memo", ["writer"])
     Path(runner.lake.path("probes", {"benchmark": "memo", "generator": "writer"})).unlink()
-    audit(runner)
+    runner.write_probes("memo", ["writer"])
     assert calls(workspace) == PROBES
-    audit(runner, fresh=True)
+    runner.write_probes("memo", ["writer"], fresh=True)
     assert calls(workspace) == 2 * PROBES
 
 
 def test_a_fresh_audit_that_was_stopped_goes_on_and_the_next_one_begins_anew(
     workspace: Workspace, runner: Runner
 ) -> None:
-    audit(runner)
+    runner.write_probes("memo", ["writer"])
     stop_after(workspace, PROBES + 5)
     with pytest.raises(OperationalError):
-        audit(runner, fresh=True)
+        runner.write_probes("memo", ["writer"], fresh=True)
     stop_after(workspace, None)
-    audit(runner, fresh=True)
+    runner.write_probes("memo", ["writer"], fresh=True)
     assert calls(workspace) == 2 * PROBES
-    audit(runner, fresh=True)
+    runner.write_probes("memo", ["writer"], fresh=True)
     assert calls(workspace) == 3 * PROBES
 
 
 def test_what_was_fresh_two_days_ago_is_not_taken_up(workspace: Workspace, runner: Runner) -> None:
     stop_after(workspace, 5)
     with pytest.raises(OperationalError):
-        audit(runner, fresh=True)
+        runner.write_probes("memo", ["writer"], fresh=True)
     stop_after(workspace, None)
     (unfinished,) = workspace.dagster_home.glob("*.fresh")
     before = time.time() - 2 * 24 * 3600
     os.utime(unfinished, (before, before))
-    audit(runner, fresh=True)
+    runner.write_probes("memo", ["writer"], fresh=True)
     assert calls(workspace) == 5 + PROBES
 
 
 def test_an_edited_function_is_another_model_to_the_ledger(workspace: Workspace, runner: Runner) -> None:
-    audit(runner)
+    runner.write_probes("memo", ["writer"])
     (file,) = workspace.root.glob("writer_*.py")
     file.write_text(WRITER + "\n# edited\n")
     sys.modules.pop(file.stem)
-    audit(runner)
+    runner.write_probes("memo", ["writer"])
     assert calls(workspace) == 2 * PROBES
 
 
