@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
 from radar_dagster.errors import BadInputError
 from radar_dagster.models.budget import Budget, budget_of
+from radar_dagster.models.collector import without_what_is_there
 from radar_dagster.models.driver import Origin, run
 from radar_dagster.models.exchange import Exchange
 from radar_dagster.models.hosted import HostedModel, ScoreFrom
@@ -331,6 +332,7 @@ class Door:
                 "`mode: batch` until it has ended, or pay for them again with --fresh"
             )
 
+    @without_what_is_there()
     def _ask_hosted(
         self,
         model: HostedModel,
