@@ -480,7 +480,7 @@ def _escaped(secret: str) -> re.Pattern[str]:
 
 
 _NOWHERE = re.compile(r"(?!)")
-#: Few enough of each that a text full of them takes no time.
+#: Bounded, so that a text full of them is read in time linear in its length.
 _PERCENT = "%(?:25){0,3}+"
 _BACKSLASHES = rf"(?:\\|{_PERCENT}5c){{0,4}}+"
 

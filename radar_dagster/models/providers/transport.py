@@ -92,7 +92,10 @@ class Transport(httpx2.AsyncBaseTransport):
         return response
 
     def _open(self) -> aiohttp.ClientSession:
-        """aiohttp as it is without anything of its own: httpx2 has redirects, cookies, proxies and encodings."""
+        """aiohttp without what httpx2 has: redirects, cookies, proxies, encodings.
+
+        It repeats a GET by itself, once, when a kept connection broke under it; calls are POSTs, and never repeated.
+        """
         connector = _Connector(
             limit=0,
             ssl=self._certificates,
