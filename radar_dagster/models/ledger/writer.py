@@ -18,6 +18,10 @@ from radar_dagster.models.ledger.claims import HEARTBEAT_S
 from radar_dagster.models.ledger.entries import Entry
 from radar_dagster.models.ledger.ledger import Ledger
 
+#: An entry waits this long for others, and they share a transaction: one for each would be a tenth of a run's processor
+#: time. Little beside what is in flight, and would be lost as well if the process were killed.
+_TOGETHER_S = 0.02
+
 
 class _Commit(NamedTuple):
     entry: Entry
@@ -41,9 +45,10 @@ _Result = set[str] | Exception | None
 class Writer:
     """Writes to a ledger for the tasks of one event loop; use it as `async with Writer(ledger) as writer`.
 
-    One thread takes whatever is waiting and writes it in one transaction. The first error goes to all who wait then or
-    come later: what can't be recorded must not be paid for. While the ledger holds claims, the thread also shows that
-    this process lives. Leaving the block writes what is waiting; it does not close the ledger.
+    One thread takes whatever is waiting and writes it in one transaction; entries wait a moment for others, claims and
+    releases for nothing. The first error goes to all who wait then or come later: what can't be recorded must not be
+    paid for. While the ledger holds claims, the thread also shows that this process lives. Leaving the block writes
+    what is waiting; it does not close the ledger.
     """
 
     def __init__(self, ledger: Ledger, *, heartbeat_s: float = HEARTBEAT_S) -> None:
@@ -51,9 +56,10 @@ class Writer:
         self._heartbeat_s = heartbeat_s
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="call ledger", daemon=True)
-        #: Guards the three that follow; the thread waits on it.
+        #: Guards the four that follow; the thread waits on it.
         self._news = threading.Condition()
         self._waiting: list[_Wish] = []
+        self._in_a_hurry = False
         self._closing = False
         self._error: Exception | None = None
 
@@ -69,13 +75,14 @@ class Writer:
         if self._error is not None and kind is None:
             raise _again(self._error)
 
-    async def commit(self, entry: Entry) -> None:
+    async def commit(self, entry: Entry, *, at_once: bool = False) -> None:
         """Return when the entry is on disk. It gets there even if the waiting task is cancelled.
 
-        Raises OperationalError when it can't be written, RuntimeError after the end of the block.
+        `at_once`: no others are to come, so it and those before it wait for none. OperationalError when it can't be
+        written, RuntimeError after the end of the block.
         """
         done: asyncio.Future[None] = self._running_loop().create_future()
-        self._put(_Commit(entry, done))
+        self._put(_Commit(entry, done), at_once)
         await done
 
     async def claim(self, keys: Iterable[str]) -> set[str]:
@@ -111,14 +118,16 @@ class Writer:
             raise RuntimeError("use the writer as `async with Writer(ledger) as writer`")
         return self._loop
 
-    def _put(self, wish: _Wish) -> None:
+    def _put(self, wish: _Wish, at_once: bool = True) -> None:
         with self._news:
             if self._error is not None:
                 raise _again(self._error)
             if self._closing:
                 raise RuntimeError("the writer is closed")
             self._waiting.append(wish)
-            self._news.notify()
+            self._in_a_hurry = self._in_a_hurry or at_once
+            if self._in_a_hurry or len(self._waiting) == 1:
+                self._news.notify()
 
     def _run(self) -> None:
         """The thread."""
@@ -127,6 +136,9 @@ class Writer:
             with self._news:
                 if not self._waiting and not self._closing:
                     self._news.wait(max(0.0, beat_at - time.monotonic()))
+                if self._waiting and not (self._in_a_hurry or self._closing):
+                    self._news.wait(_TOGETHER_S)
+                self._in_a_hurry = False
                 wishes, self._waiting = self._waiting, []
                 if self._closing and not wishes:
                     return

@@ -30,6 +30,7 @@ from hypothesis import strategies as st
 
 from radar_dagster.errors import BadInputError, OperationalError
 from radar_dagster.models.ledger import Batch, BatchItem, Entry, Ledger, Spent, Writer, batch_claim
+from radar_dagster.models.ledger import writer as writer_module
 from radar_dagster.models.ledger.claims import SILENCE_S
 from radar_dagster.models.ledger.schema import VERSION
 from radar_dagster.models.ledger.store import Store
@@ -814,6 +815,42 @@ def test_commits_of_many_tasks_share_transactions(place: str, ledger: Ledger) ->
     run(ledger, work)
     assert len(ledger.answers(f"{i}" for i in range(500))) == 500
     assert len(transactions) < 50
+
+
+def test_commits_that_come_one_after_the_other_share_transactions_too(ledger: Ledger) -> None:
+    transactions: list[None] = []
+    sqlalchemy.event.listen(ledger._store._connected(), "commit", lambda connection: transactions.append(None))
+
+    async def work(writer: Writer) -> None:
+        commits = []
+        for i in range(50):
+            commits.append(asyncio.create_task(writer.commit(entry(f"{i}"))))
+            await asyncio.sleep(0.004)
+        await asyncio.gather(*commits)
+
+    run(ledger, work)
+    assert len(ledger.answers(f"{i}" for i in range(50))) == 50
+    assert len(transactions) < 35
+
+
+def test_a_commit_for_which_no_other_is_to_wait_takes_those_before_it_along(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "_TOGETHER_S", 60.0)
+
+    async def work(writer: Writer) -> None:
+        for hurry in (writer.commit(entry("last"), at_once=True), writer.claim(["another"])):
+            waiting = asyncio.create_task(writer.commit(entry("first")))
+            await asyncio.sleep(0.2)
+            assert not waiting.done()
+            await asyncio.wait_for(asyncio.gather(waiting, hurry), 10)
+        left = asyncio.create_task(writer.commit(entry("left")))
+        await asyncio.sleep(0.1)
+        await asyncio.wait_for(writer.close(), 10)  # the end waits for nothing
+        await left
+
+    run(ledger, work)
+    assert ledger.answers(["first", "last", "left"]).keys() == {"first", "last", "left"}
 
 
 def test_of_tasks_that_claim_a_key_together_one_gets_it(ledger: Ledger) -> None:
