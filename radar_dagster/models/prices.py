@@ -127,14 +127,11 @@ class PriceTable:
         The input has no more tokens than `most_input_tokens` tells, the output no more than the call allows, and
         every token has the dearest price that can apply to it.
         """
-        terms = _terms(batch, exchange.extra)
+        possible = list(self._possible_rates(name, endpoint, _terms(batch, exchange.extra)))
+        if None in possible:
+            return None
         reads, writes = most_input_tokens(exchange), _most_output_tokens(exchange)
-        bounds = []
-        for rates in self._possible_rates(name, endpoint, terms):
-            if rates is None:
-                return None
-            bounds.append(rates.bound(reads, writes))
-        return max(bounds)
+        return max(rates.bound(reads, writes) for rates in possible if rates is not None)
 
     def is_known(self, name: str, endpoint: Endpoint) -> bool:
         """Whether calls to `name` have a price."""
