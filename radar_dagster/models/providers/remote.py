@@ -102,6 +102,8 @@ class RemoteClient(ABC):
         #: Parameters of calls so far, for refusals inside a batch.
         self._asked: dict[str, Any] = dict.fromkeys(self.canonical)
         self._sdk: Any = None  # the two SDKs have no type in common
+        #: Where calls go, as a whole: of a relative address the SDKs make a new one for every call.
+        self._address = ""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._keys: tuple[str, ...] = ()
         #: What no reply may hold.
@@ -155,7 +157,7 @@ class RemoteClient(ABC):
         body = self._request(exchange, sent)
         named = {"headers": {CALL_ID_HEADER: exchange.call_id}} if exchange.call_id else {}
         response = await self._ask(
-            lambda sdk: sdk.post(self.calls, cast_to=httpx2.Response, body=body, options=named), sent
+            lambda sdk: sdk.post(self._address, cast_to=httpx2.Response, body=body, options=named), sent
         )
         return self._read(response.content, sent)
 
@@ -250,6 +252,8 @@ class RemoteClient(ABC):
                 self._keys = (key,) if key else ()
                 self._secrets = spellings_of(filter(is_secret, self._keys))
                 self._sdk = self._connect(key)
+                base: httpx2.URL = self._sdk.base_url
+                self._address = str(base.copy_with(raw_path=base.raw_path + self.calls.removeprefix("/").encode()))
             except OperationalError as error:
                 raise CallFailed(Trouble.FATAL, str(error)) from None
             except Exception as error:  # such as a proxy's address in the environment that is none
