@@ -112,8 +112,8 @@ class Counts:
         self.waits_s: float | None = None
         self._clock = clock
         self._started = clock()
-        #: (seconds since the start, done) at the start and at the last tallies.
-        self._first = (0.0, from_ledger)
+        #: (seconds since the start, requests done by calls) at the start and at the last tallies.
+        self._first = (0.0, 0)
         self._marks = deque([self._first])
 
     def attempt(self, usage: Usage | None, usd: Decimal | None) -> None:
@@ -163,12 +163,16 @@ class Counts:
         )
 
     def _rate(self, elapsed: float) -> float | None:
-        """Requests per second since the oldest mark that is recent; at the end, over the whole run."""
-        self._marks.append((elapsed, self.done))
+        """Requests per second since the oldest mark that is recent; at the end, over the whole run.
+
+        What the ledger answers comes a thousand times as fast, and tells nothing of the calls that are left.
+        """
+        called = self.done - self.from_ledger
+        self._marks.append((elapsed, called))
         while self._marks[1][0] < elapsed - _SPEED_OVER_S:
             self._marks.popleft()
-        since, done = self._first if self.finished else self._marks[0]
-        return (self.done - done) / (elapsed - since) if elapsed > since and self.done > done else None
+        since, before = self._first if self.finished else self._marks[0]
+        return (called - before) / (elapsed - since) if elapsed > since and called > before else None
 
 
 def tell(tally: Tally, listener: Listener | None) -> None:

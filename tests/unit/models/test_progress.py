@@ -62,6 +62,19 @@ def test_the_speed_is_that_of_the_last_seconds_and_at_the_end_that_of_the_whole(
     assert counts.tally().rate == pytest.approx(400 / 70)
 
 
+def test_what_the_ledger_answers_makes_the_calls_no_faster() -> None:
+    clock = Clock()
+    counts = Counts("local/m", total=1000, clock=clock)
+    counts.ended(State.OK, 900, from_ledger=True)
+    for _ in range(10):  # a call a second
+        clock.now += 1.0
+        counts.ended(State.OK)
+        counts.tally()
+    told = counts.tally()
+    assert told.rate == pytest.approx(1)
+    assert told.eta_s == pytest.approx(90)
+
+
 def test_a_line_tells_what_matters_and_nothing_that_is_not_known() -> None:
     assert line(tally()) == "judge local/m: 10/40"
     assert line(tally(from_ledger=4)) == "judge local/m: 10/40, 4 from the ledger"
