@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 from radar_dagster.errors import BadInputError
 from radar_dagster.models.budget import Budget, budget_of
 from radar_dagster.models.collector import without_what_is_there
-from radar_dagster.models.driver import Origin, run
+from radar_dagster.models.driver import Origin, Work, run
 from radar_dagster.models.exchange import Exchange
 from radar_dagster.models.hosted import HostedModel, ScoreFrom
 from radar_dagster.models.naming import PROGRAMMATIC, ModelSpec, is_rule_based
@@ -323,16 +323,6 @@ class Door:
             return []
         return [row for row in self.ledger.history(key) if self._only in (None, row.session)]
 
-    def _refuse_what_is_in_a_batch(self, model: HostedModel, keys: Sequence[str]) -> None:
-        """BadInputError when calls are under way in a batch, and would be paid twice; `fresh` asks for just that."""
-        waiting = {} if self._fresh else self.ledger.open_batch_keys(keys)
-        if waiting:
-            raise BadInputError(
-                f"{len(waiting):,} calls to {model.spec.model} are in a batch that is under way at the provider: keep "
-                "`mode: batch` until it has ended, or pay for them again with --fresh"
-            )
-
-    @without_what_is_there()
     def _ask_hosted(
         self,
         model: HostedModel,
@@ -345,12 +335,9 @@ class Door:
         live: bool = False,
     ) -> list[Call[_Reply]]:
         """Hosted models: those that the ledger does not answer go out, one by one (`live`) or in the model's mode."""
+        if not requests:
+            return []
         mode = "live" if live else model.spec.mode
-        exchanges = [model.exchange(request, score_from) for request in requests]
-        keys = [model.key(request, exchange) for request, exchange in zip(requests, exchanges, strict=True)]
-        known = self.ledger.answers(keys, session=self._only)
-        missing = [place for place, key in enumerate(keys) if key not in known]
-        works = [model.work(requests[place], exchanges[place], keys[place], score_from) for place in missing]
         terms: dict[str, Any] = {
             "endpoint": model.endpoint,
             "origin": self._origin(model.endpoint_name, model.spec.model, mode),
@@ -359,33 +346,74 @@ class Door:
             "budget": self.budget,
             "from_entry": lambda entry: reply_of(entry, kind),
             "title": f"{_VERBS[kind]} {model.spec.model}",
-            "from_ledger": len(keys) - len(missing),
             "listener": listener,
         }
-        if mode == "batch":
-            from radar_dagster.models.batch import run_batches
+        ask = self._ask_in_batches if mode == "batch" else self._ask_live
+        answered = ask(model, requests, score_from, terms)
+        wanted = _wanted(model.exchange(requests[0], score_from))
+        return [Call(key, model.spec, reply, _notes(notes or {}, wanted, reply)) for key, reply in answered]
 
-            recipes = {keys[place]: model.recipe(requests[place], score_from) for place in missing}
-            sent = run_batches(works, model.client, **terms, recipes=recipes, revive=model.revive)
-        else:
-            self._refuse_what_is_in_a_batch(model, [work.key for work in works])
-            sent = run(works, model.client, **terms)
-        outcomes = iter(sent)
-        replies = [reply_of(known[key], kind) if key in known else next(outcomes).reply for key in keys]
-        return [
-            Call(key, model.spec, reply, _notes(notes or {}, exchange, reply))
-            for key, exchange, reply in zip(keys, exchanges, replies, strict=True)
-        ]
+    @without_what_is_there()
+    def _ask_live(
+        self, model: HostedModel, requests: Sequence[Any], score_from: ScoreFrom, terms: Mapping[str, Any]
+    ) -> list[tuple[str, Any]]:
+        """Key and reply of each request. The driver asks the ledger first, and has works made when it needs them."""
+        keys: list[str] = []
+
+        def works() -> Iterator[Work[Any]]:
+            for request in requests:
+                exchange = model.exchange(request, score_from)
+                keys.append(model.key(request, exchange))
+                yield model.work(request, exchange, keys[-1], score_from)
+
+        asked: Iterable[Work[Any]] = works()
+        if self.ledger.has_open_batches() and not self._fresh:
+            asked = list(asked)
+            self._refuse_what_is_in_a_batch(model, keys)
+        outcomes = run(asked, model.client, total=len(requests), **terms)
+        return [(key, outcome.reply) for key, outcome in zip(keys, outcomes, strict=True)]
+
+    def _refuse_what_is_in_a_batch(self, model: HostedModel, keys: Sequence[str]) -> None:
+        """BadInputError when calls are under way in a batch, and would be paid twice; `fresh` asks for just that."""
+        waiting = self.ledger.open_batch_keys(keys)
+        if waiting and (unanswered := waiting.keys() - self.ledger.answers(waiting)):
+            raise BadInputError(
+                f"{len(unanswered):,} calls to {model.spec.model} are in a batch that is under way at the provider: "
+                "keep `mode: batch` until it has ended, or pay for them again with --fresh"
+            )
+
+    def _ask_in_batches(
+        self, model: HostedModel, requests: Sequence[Any], score_from: ScoreFrom, terms: Mapping[str, Any]
+    ) -> list[tuple[str, Any]]:
+        """Key and reply of each request; those that the ledger does not answer are handed in."""
+        from radar_dagster.models.batch import run_batches
+
+        exchanges = [model.exchange(request, score_from) for request in requests]
+        keys = [model.key(request, exchange) for request, exchange in zip(requests, exchanges, strict=True)]
+        known = self.ledger.answers(keys, session=self._only)
+        missing = [place for place, key in enumerate(keys) if key not in known]
+        works = [model.work(requests[place], exchanges[place], keys[place], score_from) for place in missing]
+        recipes = {keys[place]: model.recipe(requests[place], score_from) for place in missing}
+        outcomes = run_batches(
+            works, model.client, from_ledger=len(keys) - len(missing), recipes=recipes, revive=model.revive, **terms
+        )
+        sent = iter(outcomes)
+        read = terms["from_entry"]
+        return [(key, read(known[key]) if key in known else next(sent).reply) for key in keys]
 
 
 _VERBS = {Generation: "write", Judgement: "judge"}
 
 
-def _notes(notes: Mapping[str, Any], exchange: Exchange, reply: Generation | Judgement) -> Mapping[str, Any]:
+def _wanted(exchange: Exchange) -> Mapping[str, Any]:
+    """The parameters that a model may not take; all calls of a role are to be made with the same."""
+    return {"temperature": exchange.temperature, "effort": exchange.effort, **exchange.extra}
+
+
+def _notes(notes: Mapping[str, Any], wanted: Mapping[str, Any], reply: Generation | Judgement) -> Mapping[str, Any]:
     """What the record says beside the parameters that were sent: what was wanted and not taken."""
     if not reply.parameters:  # nothing was sent
         return notes
-    wanted = {"temperature": exchange.temperature, "effort": exchange.effort, **exchange.extra}
     left_out = [name for name, value in wanted.items() if value is not None and name not in reply.parameters]
     if "effort" in left_out and _EFFORT_NAMES & _names_in(reply.parameters):
         left_out.remove("effort")

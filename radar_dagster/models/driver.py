@@ -7,9 +7,10 @@ A call counts when its row is in the ledger, and not before: its reply is delive
 progress told after the commit. The place it took among the calls in flight is free as soon as the reply is there, and
 the next call goes out before the reply is read.
 
-The way of a call: its key is claimed (`_claim`), then it is ready; it is chosen when it may start (`_next_start`), sent
-in a lane (`_attempt`), and its reply frees its place and its money (`_replied`); a task of its own reads the reply and
-commits the row (`_record`); then its reply is delivered, or its next attempt is ready, at once or later (`_go_on`).
+The way of a call: its work is taken from those given and looked for in the ledger (`_prepare`), its key is claimed
+(`_claim`), then it is ready; it is chosen when it may start (`_next_start`), sent in a lane (`_attempt`), and its reply
+frees its place and its money (`_replied`); a task of its own reads the reply and commits the row (`_record`); then its
+reply is delivered, or its next attempt is ready, at once or later (`_go_on`).
 
 Here: the schedule of a run. Not here: what follows from an attempt (`chains.py`), how many calls may be in flight
 (`limits.py`), money (`budget.py`), the rows (`ledger/`), batches (`batch.py`).
@@ -22,7 +23,7 @@ import heapq
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -61,9 +62,13 @@ _GUARD_S = 5.0
 #: Replies on their way to the ledger. With more, no call starts: what a killed run would lose must not pile up.
 _MOST_UNCOMMITTED = 256
 
-#: Keys are claimed in groups of this size, the next one when fewer than so many calls are ready.
-_CLAIM_GROUP = 256
-_READY_LOW = 128
+#: Works are taken, and their keys claimed, in groups of this size, the next one when fewer than so many calls are left;
+#: or, while nothing but a reply can let a call start, until so many are.
+_GROUP = 128
+_READY_LOW = 32
+_READY_HIGH = 2048
+#: Of a group so many are taken in one go, which takes a millisecond or two: then calls and replies come first.
+_PIECE = 16
 #: Seconds between two looks at keys that another process holds, and at a budget that other runs hold.
 _LOOK_AGAIN_S = 1.0
 
@@ -80,9 +85,10 @@ class Outcome(Generic[Reply]):
 
 
 def run(
-    works: Sequence[Work[Reply]],
+    works: Iterable[Work[Reply]],
     make_client: Callable[[], Client],
     *,
+    total: int,
     endpoint: Endpoint,
     origin: Origin,
     ledger: Ledger,
@@ -90,15 +96,15 @@ def run(
     budget: Budget,
     from_entry: Callable[[Entry], Reply],
     title: str | None = None,
-    from_ledger: int = 0,
     listener: Listener | None = None,
     pace: Pace | None = None,
 ) -> list[Outcome[Reply]]:
-    """Send all works; one outcome each, in their order. Works of the same key are sent once and share the outcome.
+    """Send the works that the ledger does not answer; one outcome for each of all, in their order.
 
-    `make_client` is called once, in the loop's thread. `from_entry` makes the reply of an `ok` row that another process
-    left meanwhile. `from_ledger` is the number of requests that the ledger answered before; it only enters the progress
-    that `listener` (and those of `progress.watching`) hear. `pace` is for tests; all runs share one for a model.
+    `works`, `total` in number, are taken as they are needed, in the loop's thread: those to come are prepared while the
+    first are under way. Works of the same key are sent once and share the outcome. `from_entry` makes the reply of an
+    `ok` row. `make_client` is called when the first call is to be made, in the loop's thread. `listener` (and those of
+    `progress.watching`) hear how it goes. `pace` is for tests; all runs share one for a model.
 
     Failures of single requests are outcomes. OperationalError when the run can't go on: a wrong key or address, an
     unknown model, a provider that is down, a ledger that can't be written; calls in flight get a little time to end
@@ -106,10 +112,10 @@ def run(
     in the same way: no call starts, those in flight are waited for and committed, then it goes on; a second one cancels
     them.
     """
-    if not works:
+    if not total:
         return []
     calls = _Run(
-        works,
+        iter(works),
         make_client,
         endpoint=endpoint,
         origin=origin,
@@ -117,7 +123,7 @@ def run(
         prices=prices,
         budget=budget,
         from_entry=from_entry,
-        counts=Counts(title or origin.model, len(works), from_ledger),
+        counts=Counts(title or origin.model, total),
         pace=pace or pace_of(origin.endpoint, endpoint, origin.model),
     )
     wait_for(calls, listener, _INTERRUPT_GRACE_S)
@@ -156,7 +162,7 @@ class _Run(Background, Generic[Reply]):
 
     def __init__(
         self,
-        works: Sequence[Work[Reply]],
+        works: Iterator[Work[Reply]],
         make_client: Callable[[], Client],
         *,
         endpoint: Endpoint,
@@ -169,6 +175,7 @@ class _Run(Background, Generic[Reply]):
         pace: Pace,
     ) -> None:
         super().__init__(counts)
+        self._works = works
         self._make_client = make_client
         self._endpoint = endpoint
         self._origin = origin
@@ -178,18 +185,19 @@ class _Run(Background, Generic[Reply]):
         self._from_entry = from_entry
         self._pace = pace
         self._health = Health()
-        #: Key -> the places of its works among the results.
+        #: Rows of other sessions answer nothing, where this is set.
+        self._only = origin.session if origin.fresh else None
+        #: Of the works taken so far: key -> their places among the results; the results; keys that have none yet.
         self._places: dict[str, list[int]] = {}
-        self._outcomes: list[Outcome[Reply] | None] = [None] * len(works)
+        self._outcomes: list[Outcome[Reply] | None] = []
+        self._open = 0
+        self._all_taken = False
         #: Works whose keys are not claimed yet, and those whose keys another process holds.
         self._unclaimed: deque[Work[Reply]] = deque()
         self._parked: list[Work[Reply]] = []
-        for place, work in enumerate(works):
-            if work.key not in self._places:
-                self._unclaimed.append(work)
-            self._places.setdefault(work.key, []).append(place)
-        self._open = len(self._places)
         self._claimed: set[str] = set()
+        #: Whether a group is being taken, or claimed.
+        self._preparing = False
         self._claiming = False
         self._numbers = itertools.count()
         #: Calls that could start, as (-attempts made, number, call): what was begun is brought to an end first.
@@ -209,6 +217,7 @@ class _Run(Background, Generic[Reply]):
         self._timer: asyncio.TimerHandle | None = None
         self._deadline = math.inf
         self._ledger_is_behind = False
+        self._client: Client | None = None
         #: How all that is not under way has ended.
         self._given_up: tuple[State, str] | None = None
         self._stopped = False
@@ -216,7 +225,6 @@ class _Run(Background, Generic[Reply]):
         # Set by `_main`, in the loop's thread.
         self._now: Callable[[], float]
         self._finish: asyncio.Event
-        self._client: Client
         self._writer: Writer
         self._member: Member
 
@@ -242,7 +250,6 @@ class _Run(Background, Generic[Reply]):
     async def _main(self) -> None:
         self._now = asyncio.get_running_loop().time
         self._finish = asyncio.Event()
-        self._client = self._make_client()
         try:
             from radar_dagster.models.ledger import Writer
 
@@ -252,7 +259,8 @@ class _Run(Background, Generic[Reply]):
             # The run is what it is by now: connections that can't be closed change nothing.
             with suppress(Exception):
                 async with asyncio.timeout(_GUARD_S):
-                    await self._client.close()
+                    if self._client is not None:
+                        await self._client.close()
 
     async def _through(self) -> None:
         self._member = self._pace.join(lambda: self._soon(self._turn))
@@ -345,6 +353,7 @@ class _Run(Background, Generic[Reply]):
         due = self._later[0][0] if self._later else math.inf
         self._wake_at(min(now + wait, due, self._deadline if now < self._deadline else math.inf))
         self._claim_more()
+        self._prepare_more(idle=found == math.inf and bool(self._sending))
         return None if isinstance(found, float) else found
 
     def _take(self, now: float) -> _Start[Reply] | float:
@@ -445,6 +454,7 @@ class _Run(Background, Generic[Reply]):
     async def _attempt(self, start: _Start[Reply]) -> _Start[Reply] | None:
         """A call up to its reply; returns the call that this lane is to send next, if one may start now."""
         call, exchange = start.call, start.call.chain.exchange
+        assert self._client is not None
         try:
             completion = await self._client.send(exchange)
         except CallFailed as error:
@@ -467,7 +477,7 @@ class _Run(Background, Generic[Reply]):
         """What an attempt came to, its row, and what follows."""
         step = end()
         step = replace(step, entry=self._bounded(call, exchange, step.entry))
-        await self._writer.commit(step.entry)
+        await self._writer.commit(step.entry, at_once=not self._sending)
         self._go_on(call, step)
 
     def _bounded(self, call: _Call[Reply], exchange: Exchange, entry: Entry) -> Entry:
@@ -556,11 +566,14 @@ class _Run(Background, Generic[Reply]):
         self._counts.ended(outcome.reply.state, len(places), from_ledger=from_ledger)
         self._claimed.discard(key)
         self._open -= 1
-        if self._open == 0:
+        self._finish_if_over()
+
+    def _finish_if_over(self) -> None:
+        if self._all_taken and self._open == 0:
             self._finish.set()
 
     def _end_pending(self, state: State, detail: str) -> None:
-        """Give up all that is not under way, now and later: no call is made for it."""
+        """Give up all that is not under way, now and later, works that are taken later too: no call is made for it."""
         self._given_up = (state, detail)
         calls = [item[2] for item in (*self._ready, *self._later)]
         works = [*self._unclaimed, *self._parked]
@@ -579,12 +592,50 @@ class _Run(Background, Generic[Reply]):
         reply, entry = call.chain.unpaid(detail) if unpaid else (work.failed(state, detail), None)
         self._deliver(work.key, Outcome(reply, entry))
 
-    # Whose keys are whose.
+    # From a work to a call that is ready.
+
+    def _prepare_more(self, idle: bool) -> None:
+        """Take the next group of works before those that were taken run out; earlier if there is nothing else to do."""
+        if self._all_taken or self._preparing or self._claiming:
+            return
+        if len(self._ready) + len(self._unclaimed) < (_READY_HIGH if idle else _READY_LOW):
+            self._preparing = True
+            self._task(self._prepare(), self._chores)
+
+    async def _prepare(self) -> None:
+        """Take works, and deliver what the ledger has of them; the keys of the others are to be claimed."""
+        new: list[Work[Reply]] = []
+        taken = 0
+        while taken < _GROUP and (piece := list(itertools.islice(self._works, _PIECE))):
+            taken += len(piece)
+            new += [work for work in piece if self._is_new(work)]
+            await asyncio.sleep(0)
+        answers = await asyncio.to_thread(self._ledger.answers, [work.key for work in new], session=self._only)
+        for work in new:
+            if work.key in answers:
+                self._deliver_known(work, answers[work.key])
+            else:
+                self._unclaimed.append(work)
+        self._all_taken = taken < _GROUP
+        self._preparing = False
+        self._finish_if_over()
+        self._pump()
+
+    def _is_new(self, work: Work[Reply]) -> bool:
+        """Give the work its place among the results; whether it is the first of its key."""
+        places = self._places.setdefault(work.key, [])
+        places.append(len(self._outcomes))
+        outcome = self._outcomes[places[0]] if len(places) > 1 else None
+        self._outcomes.append(outcome)
+        if outcome is not None:
+            self._counts.ended(outcome.reply.state)
+        self._open += len(places) == 1
+        return len(places) == 1
 
     def _claim_more(self) -> None:
         """Claim the next group of keys before the ready calls run out."""
         if self._unclaimed and not self._claiming and len(self._ready) < _READY_LOW:
-            group = [self._unclaimed.popleft() for _ in range(min(_CLAIM_GROUP, len(self._unclaimed)))]
+            group = [self._unclaimed.popleft() for _ in range(min(_GROUP, len(self._unclaimed)))]
             self._claiming = True
             self._task(self._claim(group), self._chores)
 
@@ -595,15 +646,15 @@ class _Run(Background, Generic[Reply]):
 
     async def _claim(self, works: list[Work[Reply]]) -> None:
         """Take the keys that nobody has, and look only then for what others have left: nothing slips in between."""
+        if self._client is None:
+            self._client = self._make_client()
         keys = [work.key for work in works]
         mine = await self._writer.claim(keys)
         self._claimed |= mine
-        session = self._origin.session if self._origin.fresh else None
-        answers, chains = await asyncio.to_thread(look_up, self._ledger, keys, session)
+        answers, chains = await asyncio.to_thread(look_up, self._ledger, keys, self._only)
         for work in works:
             if work.key in answers:
-                entry = answers[work.key]
-                self._deliver(work.key, Outcome(self._from_entry(entry), entry), from_ledger=True)
+                self._deliver_known(work, answers[work.key])
             elif work.key in mine:
                 self._make_ready(self._call(work, chains.get(work.key, [])))
             else:
@@ -611,6 +662,9 @@ class _Run(Background, Generic[Reply]):
         self._writer.release(mine & answers.keys())
         self._claiming = False
         self._pump()
+
+    def _deliver_known(self, work: Work[Reply], entry: Entry) -> None:
+        self._deliver(work.key, Outcome(self._from_entry(entry), entry), from_ledger=True)
 
     def _call(self, work: Work[Reply], rows: list[Entry]) -> _Call[Reply]:
         chain = Chain(work, self._origin, self._endpoint.max_attempts)

@@ -51,6 +51,11 @@ def still_open(connection: Connection, endpoint: str, model: str) -> list[Batch]
     return [Batch(**row._mapping, items=tuple(items.get(row.token, ()))) for row in rows]
 
 
+def any_open(connection: Connection) -> bool:
+    """Whether there is an open batch."""
+    return connection.scalar(select(BATCHES.c.token).where(_OPEN).limit(1)) is not None
+
+
 def tokens_of(connection: Connection, keys: Iterable[str]) -> dict[str, str]:
     """The newest open batch that holds each key, where there is one."""
     found: dict[str, str] = {}

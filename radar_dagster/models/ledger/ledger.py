@@ -177,6 +177,10 @@ class Ledger:
         """The batches of a model that are submitting or submitted, with their items, the oldest first."""
         return self._store.read(lambda connection: batches.still_open(connection, endpoint, model))
 
+    def has_open_batches(self) -> bool:
+        """Whether any batch, of whatever model, is submitting or submitted."""
+        return self._store.read(batches.any_open)
+
     def open_batch_keys(self, keys: Iterable[str]) -> dict[str, str]:
         """Key -> token of the open batch that it is part of, for those that are."""
         return self._store.read(lambda connection: batches.tokens_of(connection, keys))

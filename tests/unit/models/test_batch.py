@@ -143,7 +143,7 @@ def test_a_batch_gives_the_replies_of_live_calls_at_half_the_price(desk: Desk, t
     works = desk.works(range(30))
     batched = desk.ask(works)
     with Ledger(tmp_path / "live.sqlite") as ledger:
-        live = desk.ask(works, run, ledger=ledger)
+        live = desk.ask(works, run, ledger=ledger, total=len(works))
     without_money = [[each.reply.model_copy(update={"usd": None}) for each in each_of] for each_of in (batched, live)]
     assert without_money[0] == without_money[1]
     assert [2 * Decimal(str(each.reply.usd)) for each in batched] == [Decimal(str(each.reply.usd)) for each in live]
@@ -854,7 +854,7 @@ def test_a_fresh_run_that_was_interrupted_goes_on_in_its_session(desk: Desk) -> 
 def test_a_reply_to_a_request_that_was_answered_meanwhile_changes_no_answer(desk: Desk) -> None:
     works = desk.works(range(3))
     interrupted_while_polling(desk, works)
-    live = desk.ask(works[:1], run)
+    live = desk.ask(works[:1], run, total=1)
     outcomes = desk.ask(works)
     assert outcomes[0].entry == replace(live[0].entry, request=None)
     assert [(row.mode, row.state) for row in desk.rows(works[:1])] == [("live", "ok"), ("batch", "transport_error")]
@@ -933,7 +933,10 @@ def test_of_two_runs_that_find_an_open_batch_one_reads_it(desk: Desk, tmp_path: 
 def test_who_was_taken_for_dead_reads_what_the_other_has_stored(desk: Desk, tmp_path: Path) -> None:
     works = desk.works(range(4))
     with Ledger(tmp_path / "elsewhere.sqlite") as elsewhere:
-        rows = [replace(outcome.entry, run_id="thief") for outcome in desk.ask(works, run, ledger=elsewhere)]
+        rows = [
+            replace(outcome.entry, run_id="thief")
+            for outcome in desk.ask(works, run, ledger=elsewhere, total=len(works))
+        ]
     desk.stub.settings.batch = BatchPlan(seconds=3600)
 
     def steal(tally: Tally) -> None:

@@ -19,6 +19,7 @@ from radar_dagster.models import budget
 from radar_dagster.models.capabilities import Overrides
 from radar_dagster.models.door import Door
 from radar_dagster.models.endpoints import Endpoint
+from radar_dagster.models.ledger import Batch, BatchItem
 from radar_dagster.models.naming import ModelSpec
 from radar_dagster.models.prices import Price
 from radar_dagster.models.providers import Generator, Verifier
@@ -248,6 +249,25 @@ def test_fresh_pays_again_once_per_session_and_deletes_nothing(house: House) -> 
         rows = house.door().ledger.history(call.key)
         assert [(row.state, row.final) for row in rows] == [("ok", True)] * 2
         assert rows[1].session == "fresh" != rows[0].session
+
+
+def test_calls_in_a_batch_that_is_under_way_are_not_made_one_by_one(house: House) -> None:
+    requests = probe_requests(RUBRIC, 2)
+    door = house.door()
+    keys = door.keys("writer", requests)
+    known = door.generate("writer", requests[:1])
+    house.seen()
+    handed_in = tuple(BatchItem(custom_id=f"c{place}", key=keys[place], request="{}") for place in (0, 3, 5))
+    batch = Batch(token="b", endpoint="there", model="there/writer", session="s", created=10.0, items=handed_in)
+    door.ledger.record_batch(batch)
+    with pytest.raises(BadInputError, match=r"2 calls to there/writer are in a batch .*--fresh"):
+        door.generate("writer", requests)
+    assert house.seen() == 0
+    # What is answered, or in no batch, is not held up.
+    assert door.generate("writer", requests[:3])[0] == known[0]
+    assert house.seen() == 2
+    house.door(fresh=True, session="fresh").generate("writer", requests)
+    assert house.seen() == PROBES
 
 
 def test_failures_are_asked_for_again(house: House) -> None:

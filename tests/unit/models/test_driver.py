@@ -11,7 +11,7 @@ import textwrap
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -154,7 +154,7 @@ def said(text: str) -> Exchange:
 
 def send(
     server: Server,
-    asked: Sequence[Work[Generation]],
+    asked: Iterable[Work[Generation]],
     ledger: Ledger,
     *,
     origin: Origin = ORIGIN,
@@ -163,12 +163,14 @@ def send(
     pace: Pace | None = None,
     listener: Any = None,
     client: type[PlayedClient] = PlayedClient,
+    total: int | None = None,
     **settings: Any,
 ) -> list[Outcome[Generation]]:
     endpoint = Endpoint(**{"base_url": "http://127.0.0.1:9/v1", "concurrency": 8, **settings})
     return run(
         asked,
         lambda: client(server),
+        total=len(list(asked)) if total is None else total,
         endpoint=endpoint,
         origin=origin,
         ledger=ledger,
@@ -195,6 +197,13 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits of milliseconds, for tests that fail a thousand times."""
     monkeypatch.setattr(chains, "_BACKOFF_S", 0.002)
     monkeypatch.setattr(limits, "_OWN_PAUSE_S", 0.002)
+
+
+@pytest.fixture
+def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few works make many groups."""
+    for name, number in {"_GROUP": 4, "_PIECE": 3, "_READY_LOW": 2, "_READY_HIGH": 8}.items():
+        monkeypatch.setattr(driver, name, number)
 
 
 @pytest.fixture(scope="module")
@@ -251,9 +260,102 @@ def test_a_client_that_cannot_be_made_is_told_to_the_caller(ledger: Ledger) -> N
 
     with pytest.raises(OperationalError, match="LOCAL_KEY"):
         run(
-            works(1), no_key, endpoint=Endpoint(), origin=ORIGIN, ledger=ledger, prices=PRICES, budget=Budget(None),
-            from_entry=lambda entry: reply_of(entry, Generation), pace=Pace(1),
+            works(1), no_key, total=1, endpoint=Endpoint(), origin=ORIGIN, ledger=ledger, prices=PRICES,
+            budget=Budget(None), from_entry=lambda entry: reply_of(entry, Generation), pace=Pace(1),
         )  # fmt: skip
+
+
+# Taking works
+
+
+def counted(asked: Iterable[Work[Generation]], taken: list[float]) -> Iterator[Work[Generation]]:
+    """The works; when each was taken."""
+    for work in asked:
+        taken.append(time.monotonic())
+        yield work
+
+
+def test_works_are_taken_as_they_are_needed(ledger: Ledger) -> None:
+    asked, taken, ahead = works(6_000), [], []
+
+    class Watching(PlayedClient):
+        async def send(self, exchange: Exchange) -> Completion:
+            ahead.append(len(taken) - len(self.server.starts))
+            return await super().send(exchange)
+
+    outcomes = send(Server(), counted(asked, taken), ledger, total=6_000, client=Watching, concurrency=64)
+    assert states(outcomes) == ["ok"] * 6_000
+    assert ahead[0] <= driver._GROUP  # the first call waits for no more than its own group
+    assert max(ahead) <= driver._READY_HIGH + 2 * driver._GROUP
+
+
+def test_while_replies_are_waited_for_the_next_works_are_taken(ledger: Ledger) -> None:
+    taken: list[float] = []
+    server = Server(usual=Act(seconds=1.0))
+    outcomes = send(server, counted(works(600), taken), ledger, total=600, concurrency=300, deadline_s=0.9)
+    assert states(outcomes).count("ok") == server.sent()
+    assert len(taken) == 600
+    assert taken[-1] < server.starts[0][0] + 0.8  # long before the first reply
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(numbers=st.lists(st.integers(0, 30), max_size=60), known=st.sets(st.integers(0, 30)), slow=st.booleans())
+def test_however_works_are_taken_each_has_its_outcome_and_none_is_sent_twice(
+    shared_ledger: Ledger, small_groups: None, numbers: list[int], known: set[int], slow: bool
+) -> None:
+    all_works = works(31)
+    send(Server(), [all_works[number] for number in sorted(known)], shared_ledger)
+    server = Server(usual=Act(seconds=0.002 if slow else 0.0))
+    tallies: list[Tally] = []
+    asked = (all_works[number] for number in numbers)
+    outcomes = send(server, asked, shared_ledger, total=len(numbers), listener=tallies.append)
+    assert [outcome.reply.text for outcome in outcomes] == [f"text {number}" for number in numbers]
+    assert Counter(number for _, number in server.starts) == dict.fromkeys(set(numbers) - known, 1)
+    if numbers:
+        assert (tallies[-1].done, tallies[-1].total) == (len(numbers), len(numbers))
+        assert tallies[-1].from_ledger <= sum(number in known for number in numbers) + len(numbers) - len(set(numbers))
+
+
+def test_what_the_ledger_answers_needs_no_client(ledger: Ledger) -> None:
+    asked = works(300)
+    send(Server(), asked, ledger)
+    server, tallies = Server(), list[Tally]()
+    assert states(send(server, iter(asked), ledger, total=300, listener=tallies.append)) == ["ok"] * 300
+    assert (server.sent(), server.closed) == (0, 0)
+    assert (tallies[-1].done, tallies[-1].from_ledger) == (300, 300)
+
+
+@pytest.mark.parametrize("how", ["deadline", "budget"])
+def test_what_the_ledger_answers_is_answered_when_no_more_calls_are_made(
+    ledger: Ledger, small_groups: None, how: str
+) -> None:
+    asked = works(60)
+    send(Server(), asked[40:], ledger)
+    server = Server(usual=Act(seconds=0.1))
+    if how == "deadline":
+        outcomes = send(server, iter(asked), ledger, total=60, concurrency=1, deadline_s=0.15)
+    else:
+        prices = PriceTable({"local/*": Price(input=Decimal(0), output=Decimal(10_000))})  # $1 a call at most
+        outcomes = send(server, iter(asked), ledger, total=60, concurrency=1, prices=prices, budget=Decimal("1.05"))
+    ended = "transport_error" if how == "deadline" else "budget_stopped"
+    done = server.sent()
+    assert 0 < done < 10
+    assert states(outcomes) == ["ok"] * done + [ended] * (40 - done) + ["ok"] * 20
+
+
+def test_works_that_cannot_be_made_end_the_run_and_what_was_in_flight_is_kept(ledger: Ledger) -> None:
+    asked = works(driver._GROUP)
+
+    def some() -> Iterator[Work[Generation]]:
+        yield from asked
+        raise ValueError("no more words")
+
+    server = Server(usual=Act(seconds=0.3))
+    with pytest.raises(ValueError, match="no more words"):
+        send(server, some(), ledger, total=1_000, concurrency=4)
+    assert server.sent() == 4
+    assert len(ledger.answers(work.key for work in asked)) == 4
+    assert len(ledger.claim(work.key for work in asked)) == driver._GROUP
 
 
 # Chains
@@ -715,6 +817,7 @@ class Bill:
         run(
             asked,
             lambda: Billing(server),
+            total=len(asked),
             endpoint=Endpoint(base_url="http://127.0.0.1:9/v1", max_attempts=3),
             origin=origin,
             ledger=ledger,
@@ -908,7 +1011,7 @@ def read(completion):
 exchange = Exchange((Message("user", "Do it."),), 10)
 works = [Work(f"k{number}", "generate", exchange, read, Generation.failed) for number in range(50)]
 try:
-    run(works, Client, endpoint=Endpoint(base_url="http://127.0.0.1:9", concurrency=4),
+    run(works, Client, total=50, endpoint=Endpoint(base_url="http://127.0.0.1:9", concurrency=4),
         origin=Origin("s", "r", "local", "local/m"), ledger=Ledger(sys.argv[1]), prices=PriceTable(),
         budget=Budget(None), from_entry=lambda entry: reply_of(entry, Generation))
 except KeyboardInterrupt:

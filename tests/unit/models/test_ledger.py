@@ -537,6 +537,14 @@ def test_a_batch_is_known_before_and_after_the_provider_has_named_it(ledger: Led
     assert ledger.open_batches("openai", "other") == ledger.open_batches("other", "m") == []
 
 
+def test_whether_any_batch_is_open_is_known(ledger: Ledger) -> None:
+    assert not ledger.has_open_batches()
+    ledger.record_batch(batch("t"))
+    assert ledger.has_open_batches()
+    ledger.abandon_batch("t")
+    assert not ledger.has_open_batches()
+
+
 def test_batches_come_oldest_first_and_say_which_keys_are_in_them(ledger: Ledger) -> None:
     ledger.record_batch(batch("new", "b", "c", created=20.0))
     ledger.record_batch(batch("old", "a", "b", created=10.0))
