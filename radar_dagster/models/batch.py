@@ -1,6 +1,6 @@
 """Batch mode: the same calls, handed in together through the providers' batch APIs, which take half the price.
 
-`run_batches` takes the works that `driver.run` takes and gives the outcomes that it gives. The attempts at a request
+`run_batches` takes the works that `driver.run` takes and gives the replies that it gives. The attempts at a request
 are the same too; each of them is an item of some batch, and what is to be said again goes into another one.
 
 Nothing is paid twice and nothing lost, whenever a run is killed:
@@ -39,7 +39,6 @@ from radar_dagster.models.budget import Budget, Reservation
 from radar_dagster.models.capabilities import Capabilities
 from radar_dagster.models.chains import Chain, Origin, Reply, Step, Work, costing_at_most, look_up
 from radar_dagster.models.clients import Client
-from radar_dagster.models.driver import Outcome
 from radar_dagster.models.endpoints import Endpoint
 from radar_dagster.models.exchange import CallFailed, Completion, Exchange, Trouble, Usage
 from radar_dagster.models.ledger import Batch, BatchItem, Entry, Ledger, Writer, batch_claim
@@ -87,17 +86,17 @@ def run_batches(
     listener: Listener | None = None,
     recipes: Mapping[str, str] | None = None,
     revive: Callable[[str, str], Work[Reply]] | None = None,
-) -> list[Outcome[Reply]]:
-    """Have all works answered in batches; one outcome each, in their order. It may take a day.
+) -> list[Reply]:
+    """Have all works answered in batches; one reply each, in their order. It may take a day.
 
-    The arguments are those of `driver.run`, the outcomes too. First of all, open batches that hold some of the works
+    The arguments are those of `driver.run`, the replies too. First of all, open batches that hold some of the works
     are taken up, whichever run has left them; a `fresh` run takes up those of its own session only.
 
     `recipes` (key -> text) are kept with the calls that are handed in, and `revive` makes a work from a key and its
     recipe: for results in a batch that was taken up and whose requests are not among the works. Without these, such a
     result is stored with its cost, but its text answers nothing.
 
-    Failures of single requests are outcomes. OperationalError when the run can't go on: a wrong key, an unknown model,
+    Failures of single requests are replies. OperationalError when the run can't go on: a wrong key, an unknown model,
     a batch that the provider refuses as a whole, an endpoint that has been gone for an hour. BadInputError when the
     model can't be called in batches. An exception raised in the waiting thread ends the run at once. In all these
     cases batches that are under way go on at the provider, and the next run reads them. After the endpoint's
@@ -165,7 +164,7 @@ class _Run(Background, Generic[Reply]):
         self._revive = revive
         #: Key -> the places of its works among the results.
         self._places: dict[str, list[int]] = {}
-        self._outcomes: list[Outcome[Reply] | None] = [None] * len(works)
+        self._replies: list[Reply | None] = [None] * len(works)
         self._works: dict[str, Work[Reply]] = {}
         for place, work in enumerate(works):
             self._works.setdefault(work.key, work)
@@ -202,9 +201,9 @@ class _Run(Background, Generic[Reply]):
         done, total = sum(parcel.done for parcel in parcels), sum(len(parcel.calls) for parcel in parcels)
         return replace(tally, title=f"{tally.title} (in batches: {done:,}/{total:,})")
 
-    def results(self) -> list[Outcome[Reply]]:
-        """All outcomes, once the run is over."""
-        return [outcome for outcome in self._outcomes if outcome is not None]
+    def results(self) -> list[Reply]:
+        """All replies, once the run is over."""
+        return [reply for reply in self._replies if reply is not None]
 
     # From the start to the end.
 
@@ -295,7 +294,7 @@ class _Run(Background, Generic[Reply]):
         for key, work in list(self._idle.items()):
             if key in answers:
                 del self._idle[key]
-                self._deliver(key, Outcome(self._from_entry(answers[key]), answers[key]), from_ledger=True)
+                self._deliver(key, self._from_entry(answers[key]), from_ledger=True)
             elif key in self._claimed and key not in held:
                 del self._idle[key]
                 self._ready.append(Call(self._chain(work, chains)))
@@ -313,10 +312,10 @@ class _Run(Background, Generic[Reply]):
         if freed:
             self._writer.release(freed)
 
-    def _deliver(self, key: str, outcome: Outcome[Reply], *, from_ledger: bool = False) -> None:
+    def _deliver(self, key: str, reply: Reply, *, from_ledger: bool = False) -> None:
         for place in self._places[key]:
-            self._outcomes[place] = outcome
-        self._counts.ended(outcome.reply.state, len(self._places[key]), from_ledger=from_ledger)
+            self._replies[place] = reply
+        self._counts.ended(reply.state, len(self._places[key]), from_ledger=from_ledger)
         self._let_go([key])
         self._open -= 1
 
@@ -391,7 +390,7 @@ class _Run(Background, Generic[Reply]):
                 waiting.append(call)
             else:
                 detail = f"the budget of ${self._budget.limit} leaves no room for this call"
-                self._deliver(call.key, Outcome(call.chain.work.failed(State.BUDGET_STOPPED, detail), None))
+                self._deliver(call.key, call.chain.work.failed(State.BUDGET_STOPPED, detail))
         self._ready = deque(waiting)
         for calls in portions(fitting):
             self._spawn(parcel_of(calls, time.time()), self._start)
@@ -414,7 +413,7 @@ class _Run(Background, Generic[Reply]):
         self._ready.clear()
         self._idle.clear()
         for work in works:
-            self._deliver(work.key, Outcome(work.failed(State.TRANSPORT_ERROR, detail), None))
+            self._deliver(work.key, work.failed(State.TRANSPORT_ERROR, detail))
 
     # A batch, from its start to its rows.
 
@@ -559,7 +558,7 @@ class _Run(Background, Generic[Reply]):
         if step.reply is None:
             self._ready.append(call)
         else:
-            self._deliver(call.key, Outcome(step.reply, step.entry))
+            self._deliver(call.key, step.reply)
 
     def _stop_if_hopeless(self, results: Mapping[str, Result]) -> None:
         """A model that is unknown, or a value that no call may have, shows in the single results only."""

@@ -147,8 +147,8 @@ class Chain(Generic[Reply]):
         self._unreachable = 0
         self._repaired = False
         self._enlarged = False
-        #: The last reply that is to be followed by a repair or a larger limit, and its row.
-        self._paid: tuple[Reply, Entry] | None = None
+        #: The last reply that is to be followed by a repair or a larger limit.
+        self._paid: Reply | None = None
 
     def resume(self, rows: Sequence[Entry]) -> None:
         """Go on where an earlier run was cut off: `rows` are those of its chain that have a reply, the oldest first."""
@@ -157,7 +157,7 @@ class Chain(Generic[Reply]):
             following = self._following(reply, row.reply or "")
             if following is not None:
                 usage = Usage(row.input_tokens, row.output_tokens)
-                self._paid = _with(reply, json.loads(row.parameters), row.usd, usage), row
+                self._paid = _with(reply, json.loads(row.parameters), row.usd, usage)
                 self.exchange = following
             self.attempt = row.attempt
 
@@ -184,7 +184,7 @@ class Chain(Generic[Reply]):
         )
         if following is None:
             return Step(entry, reply)
-        self._paid = reply, entry
+        self._paid = reply
         self.exchange = following
         return Step(entry, None)
 
@@ -198,7 +198,7 @@ class Chain(Generic[Reply]):
         usd = None if error.may_be_billed else 0.0
         reply = _with(self.work.failed(error.state, detail), error.sent, usd)
         if self._paid is not None and error.trouble is Trouble.REJECTED and error.state is State.TRANSPORT_ERROR:
-            reply = _not_followed(self._paid[0], f"was refused: {detail}")
+            reply = _not_followed(self._paid, f"was refused: {detail}")
         entry = self._entry(
             final=delay is None,
             state=reply.state,
@@ -212,15 +212,14 @@ class Chain(Generic[Reply]):
             return Step(entry, None, delay)
         return Step(entry, reply)
 
-    def unpaid(self, why: str) -> tuple[Reply, Entry | None]:
-        """How the request ends when the budget can't pay its next attempt, and the row of the reply it ends with.
+    def unpaid(self, why: str) -> Reply:
+        """How the request ends when the budget can't pay its next attempt.
 
-        That row stays open: a later run with more money goes on from it.
+        The row of a reply that was to be followed stays open: a later run with more money goes on from it.
         """
         if self._paid is None:
-            return self.work.failed(State.BUDGET_STOPPED, why), None
-        reply, row = self._paid
-        return _not_followed(reply, f"was not tried: {why}"), row
+            return self.work.failed(State.BUDGET_STOPPED, why)
+        return _not_followed(self._paid, f"was not tried: {why}")
 
     def cut_off(self, latency_s: float) -> Entry:
         """The row of a call that is given up before it ended; whether it is billed nobody knows."""

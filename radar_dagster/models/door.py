@@ -370,8 +370,8 @@ class Door:
         if self.ledger.has_open_batches() and not self._fresh:
             asked = list(asked)
             self._refuse_what_is_in_a_batch(model, keys)
-        outcomes = run(asked, model.client, total=len(requests), **terms)
-        return [(key, outcome.reply) for key, outcome in zip(keys, outcomes, strict=True)]
+        replies = run(asked, model.client, total=len(requests), **terms)
+        return list(zip(keys, replies, strict=True))
 
     def _refuse_what_is_in_a_batch(self, model: HostedModel, keys: Sequence[str]) -> None:
         """BadInputError when calls are under way in a batch, and would be paid twice; `fresh` asks for just that."""
@@ -394,12 +394,12 @@ class Door:
         missing = [place for place, key in enumerate(keys) if key not in known]
         works = [model.work(requests[place], exchanges[place], keys[place], score_from) for place in missing]
         recipes = {keys[place]: model.recipe(requests[place], score_from) for place in missing}
-        outcomes = run_batches(
+        replies = run_batches(
             works, model.client, from_ledger=len(keys) - len(missing), recipes=recipes, revive=model.revive, **terms
         )
-        sent = iter(outcomes)
+        sent = iter(replies)
         read = terms["from_entry"]
-        return [(key, read(known[key]) if key in known else next(sent).reply) for key in keys]
+        return [(key, read(known[key]) if key in known else next(sent)) for key in keys]
 
 
 _VERBS = {Generation: "write", Judgement: "judge"}

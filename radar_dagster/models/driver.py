@@ -47,7 +47,7 @@ from radar_dagster.models.replies import State
 if TYPE_CHECKING:
     from radar_dagster.models.ledger import Ledger, Writer
 
-__all__ = ["Origin", "Outcome", "Work", "run"]
+__all__ = ["Origin", "Work", "run"]
 
 _NOTHING = Decimal(0)
 
@@ -73,17 +73,6 @@ _PIECE = 16
 _LOOK_AGAIN_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome(Generic[Reply]):
-    """How a request ended, and the row that says so; None when no call was made.
-
-    A paid reply whose repair or larger limit did not fit into the budget comes with its own row, which is not final.
-    """
-
-    reply: Reply
-    entry: Entry | None
-
-
 def run(
     works: Iterable[Work[Reply]],
     make_client: Callable[[], Client],
@@ -98,15 +87,15 @@ def run(
     title: str | None = None,
     listener: Listener | None = None,
     pace: Pace | None = None,
-) -> list[Outcome[Reply]]:
-    """Send the works that the ledger does not answer; one outcome for each of all, in their order.
+) -> list[Reply]:
+    """Send the works that the ledger does not answer; one reply for each of all, in their order.
 
     `works`, `total` in number, are taken as they are needed, in the loop's thread: those to come are prepared while the
-    first are under way. Works of the same key are sent once and share the outcome. `from_entry` makes the reply of an
+    first are under way. Works of the same key are sent once and share the reply. `from_entry` makes the reply of an
     `ok` row. `make_client` is called when the first call is to be made, in the loop's thread. `listener` (and those of
     `progress.watching`) hear how it goes. `pace` is for tests; all runs share one for a model.
 
-    Failures of single requests are outcomes. OperationalError when the run can't go on: a wrong key or address, an
+    Failures of single requests are replies. OperationalError when the run can't go on: a wrong key or address, an
     unknown model, a provider that is down, a ledger that can't be written; calls in flight get a little time to end
     and are committed. An exception raised in the waiting thread (KeyboardInterrupt, Dagster's interrupt) stops the run
     in the same way: no call starts, those in flight are waited for and committed, then it goes on; a second one cancels
@@ -189,7 +178,7 @@ class _Run(Background, Generic[Reply]):
         self._only = origin.session if origin.fresh else None
         #: Of the works taken so far: key -> their places among the results; the results; keys that have none yet.
         self._places: dict[str, list[int]] = {}
-        self._outcomes: list[Outcome[Reply] | None] = []
+        self._replies: list[Reply | None] = []
         self._open = 0
         self._all_taken = False
         #: Works whose keys are not claimed yet, and those whose keys another process holds.
@@ -234,9 +223,9 @@ class _Run(Background, Generic[Reply]):
         """Where the run stands."""
         return self._counts.tally(self._pace.limit, self._pace.paused_s)
 
-    def results(self) -> list[Outcome[Reply]]:
-        """All outcomes, once the run is over."""
-        return [outcome for outcome in self._outcomes if outcome is not None]
+    def results(self) -> list[Reply]:
+        """All replies, once the run is over."""
+        return [reply for reply in self._replies if reply is not None]
 
     def _on_interrupt(self) -> None:
         self._counts.waits_s = _INTERRUPT_GRACE_S
@@ -546,7 +535,7 @@ class _Run(Background, Generic[Reply]):
             self._ledger_is_behind = False
             self._wake_at(self._now())  # when this row, and others of its commit, wait no more
         if step.reply is not None:
-            self._deliver(call.chain.work.key, Outcome(step.reply, step.entry))
+            self._deliver(call.chain.work.key, step.reply)
             refused = call.trouble is Trouble.REJECTED
             reason = self._health.ended(step.reply.state, step.reply.detail, refused=refused)
             if reason is not None:
@@ -559,11 +548,11 @@ class _Run(Background, Generic[Reply]):
             self._make_ready(call)
             self._pump()
 
-    def _deliver(self, key: str, outcome: Outcome[Reply], *, from_ledger: bool = False) -> None:
+    def _deliver(self, key: str, reply: Reply, *, from_ledger: bool = False) -> None:
         places = self._places[key]
         for place in places:
-            self._outcomes[place] = outcome
-        self._counts.ended(outcome.reply.state, len(places), from_ledger=from_ledger)
+            self._replies[place] = reply
+        self._counts.ended(reply.state, len(places), from_ledger=from_ledger)
         self._claimed.discard(key)
         self._open -= 1
         self._finish_if_over()
@@ -582,15 +571,14 @@ class _Run(Background, Generic[Reply]):
         for call in calls:
             self._end_unmade(call, state, detail)
         for work in works:
-            self._deliver(work.key, Outcome(work.failed(state, detail), None))
+            self._deliver(work.key, work.failed(state, detail))
 
     def _end_unmade(self, call: _Call[Reply], state: State, detail: str) -> None:
         """The next attempt is not made: give back the key, which no final row does, and deliver what there is."""
         work = call.chain.work
         self._writer.release([work.key])
         unpaid = state is State.BUDGET_STOPPED
-        reply, entry = call.chain.unpaid(detail) if unpaid else (work.failed(state, detail), None)
-        self._deliver(work.key, Outcome(reply, entry))
+        self._deliver(work.key, call.chain.unpaid(detail) if unpaid else work.failed(state, detail))
 
     # From a work to a call that is ready.
 
@@ -624,11 +612,11 @@ class _Run(Background, Generic[Reply]):
     def _is_new(self, work: Work[Reply]) -> bool:
         """Give the work its place among the results; whether it is the first of its key."""
         places = self._places.setdefault(work.key, [])
-        places.append(len(self._outcomes))
-        outcome = self._outcomes[places[0]] if len(places) > 1 else None
-        self._outcomes.append(outcome)
-        if outcome is not None:
-            self._counts.ended(outcome.reply.state)
+        places.append(len(self._replies))
+        reply = self._replies[places[0]] if len(places) > 1 else None
+        self._replies.append(reply)
+        if reply is not None:
+            self._counts.ended(reply.state)
         self._open += len(places) == 1
         return len(places) == 1
 
@@ -664,7 +652,7 @@ class _Run(Background, Generic[Reply]):
         self._pump()
 
     def _deliver_known(self, work: Work[Reply], entry: Entry) -> None:
-        self._deliver(work.key, Outcome(self._from_entry(entry), entry), from_ledger=True)
+        self._deliver(work.key, self._from_entry(entry), from_ledger=True)
 
     def _call(self, work: Work[Reply], rows: list[Entry]) -> _Call[Reply]:
         chain = Chain(work, self._origin, self._endpoint.max_attempts)

@@ -23,7 +23,7 @@ from radar_dagster.models.batch import require_batch, run_batches
 from radar_dagster.models.batch_items import Kept, custom_id, portions, size_of
 from radar_dagster.models.budget import Budget
 from radar_dagster.models.capabilities import Capabilities, Overrides
-from radar_dagster.models.driver import Origin, Outcome, Work, run
+from radar_dagster.models.driver import Origin, Work, run
 from radar_dagster.models.endpoints import Endpoint
 from radar_dagster.models.exchange import Exchange, Message
 from radar_dagster.models.hosted import HostedModel
@@ -76,13 +76,13 @@ class Desk:
     def ask(
         self,
         works: Sequence[Work[Judgement]],
-        how: Callable[..., list[Outcome[Judgement]]] = run_batches,
+        how: Callable[..., list[Judgement]] = run_batches,
         *,
         origin: Origin = ORIGIN,
         budget: Budget | None = None,
         ledger: Ledger | None = None,
         **more: Any,
-    ) -> list[Outcome[Judgement]]:
+    ) -> list[Judgement]:
         return how(
             works,
             self.model.client,
@@ -126,12 +126,12 @@ def desk(request: pytest.FixtureRequest, stub: StubServer, tmp_path: Path) -> It
 both_protocols = pytest.mark.parametrize("desk", ["openai", "anthropic"], indirect=True)
 
 
-def states(outcomes: Sequence[Outcome[Judgement]]) -> Counter[str]:
-    return Counter(outcome.reply.state.value for outcome in outcomes)
+def states(replies: Sequence[Judgement]) -> Counter[str]:
+    return Counter(reply.state.value for reply in replies)
 
 
-def scores(outcomes: Sequence[Outcome[Judgement]]) -> list[int | None]:
-    return [outcome.reply.score for outcome in outcomes]
+def scores(replies: Sequence[Judgement]) -> list[int | None]:
+    return [reply.score for reply in replies]
 
 
 # Outcomes.
@@ -144,17 +144,17 @@ def test_a_batch_gives_the_replies_of_live_calls_at_half_the_price(desk: Desk, t
     batched = desk.ask(works)
     with Ledger(tmp_path / "live.sqlite") as ledger:
         live = desk.ask(works, run, ledger=ledger, total=len(works))
-    without_money = [[each.reply.model_copy(update={"usd": None}) for each in each_of] for each_of in (batched, live)]
+    without_money = [[each.model_copy(update={"usd": None}) for each in each_of] for each_of in (batched, live)]
     assert without_money[0] == without_money[1]
-    assert [2 * Decimal(str(each.reply.usd)) for each in batched] == [Decimal(str(each.reply.usd)) for each in live]
+    assert [2 * Decimal(str(each.usd)) for each in batched] == [Decimal(str(each.usd)) for each in live]
     assert desk.submitted == 1
 
 
 @both_protocols
 def test_rows_tell_the_mode_and_what_was_sent(desk: Desk) -> None:
-    (outcome,) = desk.ask(desk.works([1]))
+    (reply,) = desk.ask(desk.works([1]))
     (row,) = desk.rows(desk.works([1]))
-    assert row == outcome.entry
+    assert reply_of(row, Judgement) == reply
     assert (row.mode, row.state, row.final, row.attempt) == ("batch", "ok", True, 1)
     assert (row.session, row.run_id, row.endpoint, row.model) == ("session", "run", "stub", "stub/judge")
     sent = json.loads(row.parameters)
@@ -169,8 +169,8 @@ def test_rows_tell_the_mode_and_what_was_sent(desk: Desk) -> None:
 
 def test_works_of_one_key_are_sent_once_and_share_the_outcome(desk: Desk) -> None:
     first, second = desk.works([1, 2])
-    outcomes = desk.ask([first, second, first])
-    assert outcomes[0] is outcomes[2]
+    replies = desk.ask([first, second, first])
+    assert replies[0] is replies[2]
     assert len(desk.stub.log.items) == 2
 
 
@@ -180,7 +180,7 @@ def test_nothing_to_ask_needs_no_client(desk: Desk) -> None:
 
 
 def test_it_works_inside_a_running_event_loop(desk: Desk) -> None:
-    async def within() -> list[Outcome[Judgement]]:
+    async def within() -> list[Judgement]:
         return desk.ask(desk.works(range(3)))
 
     assert states(asyncio.run(within())) == {"ok": 3}
@@ -207,9 +207,9 @@ def test_a_parse_error_is_repaired_in_a_second_batch(desk: Desk) -> None:
     desk.stub.settings.script = Script([Rule("wrong_schema", times=1, contains="Response 3"),
                                         Rule("wrong_schema", attempts=None, contains="Response 5")])  # fmt: skip
     works = desk.works(range(8))
-    outcomes = desk.ask(works)
-    assert states(outcomes) == {"ok": 7, "parse_error": 1}
-    assert outcomes[5].reply.score is None
+    replies = desk.ask(works)
+    assert states(replies) == {"ok": 7, "parse_error": 1}
+    assert replies[5].score is None
     assert [(row.attempt, row.state, row.final) for row in desk.rows([works[3]])] == [
         (1, "parse_error", False), (2, "ok", True),
     ]  # fmt: skip
@@ -248,10 +248,10 @@ def test_what_expires_fails_or_is_cancelled_is_handed_in_again(desk: Desk) -> No
 
 def test_after_three_more_tries_it_is_a_transport_error(desk: Desk) -> None:
     desk.stub.settings.script = Script([Rule("expired", attempts=None, contains="Response 1")])
-    outcomes = desk.ask(desk.works(range(3)))
-    assert states(outcomes) == {"ok": 2, "transport_error": 1}
+    replies = desk.ask(desk.works(range(3)))
+    assert states(replies) == {"ok": 2, "transport_error": 1}
     assert desk.submitted == 4
-    assert "expired" in (outcomes[1].reply.detail or "")
+    assert "expired" in (replies[1].detail or "")
 
 
 @both_protocols
@@ -375,21 +375,21 @@ def test_calls_that_are_done_but_never_readable_may_be_billed_and_are_not_bought
     readings = spoil(desk, change)
     works = desk.works(range(4))
     budget = Budget(Decimal(1))
-    outcomes = desk.ask(works, budget=budget)
-    lost = [outcome for outcome in outcomes if outcome.reply.state.value != "ok"]
+    replies = desk.ask(works, budget=budget)
+    lost = [reply for reply in replies if reply.state.value != "ok"]
     assert len(lost) == (3 if change is SPOILT["a cut body"] else 4)
-    for outcome in lost:
-        assert outcome.reply.state.value == "transport_error"
-        assert "result that can be read" in (outcome.reply.detail or "")
-        assert outcome.reply.usd is None
-        assert outcome.entry is not None
-        assert (outcome.entry.attempt, outcome.entry.final, outcome.entry.usd) == (1, True, None)
+    for reply in lost:
+        assert reply.state.value == "transport_error"
+        assert "result that can be read" in (reply.detail or "")
+        assert reply.usd is None
+    rows = [row for row in desk.rows(works) if row.state != "ok"]
+    assert [(row.attempt, row.final, row.usd) for row in rows] == [(1, True, None)] * len(lost)
     assert 2 <= len(readings) <= 6
     assert desk.submitted == 1
     assert len(desk.stub.log.items) == 4
     known = sum(Decimal(str(row.usd)) for row in desk.rows(works) if row.usd is not None)
     worst = [PRICES.worst_case("stub/judge", Endpoint(**desk.settings), work.exchange, batch=True)
-             for work, outcome in zip(works, outcomes, strict=True) if outcome in lost]  # fmt: skip
+             for work, reply in zip(works, replies, strict=True) if reply in lost]  # fmt: skip
     assert budget.spent == known + sum(each for each in worst if each is not None)
     assert budget.reserved == 0
     assert desk.ledger.open_batches("stub", "stub/judge") == []
@@ -552,16 +552,17 @@ def worst_case(desk: Desk) -> Decimal:
 def test_a_budget_is_kept_to_and_what_it_allows_is_done(desk: Desk) -> None:
     works = desk.works(range(10))
     budget = Budget(worst_case(desk) * Decimal("4.5"))
-    outcomes = desk.ask(works, budget=budget)
-    counted = states(outcomes)
+    replies = desk.ask(works, budget=budget)
+    counted = states(replies)
     assert counted["budget_stopped"] == 10 - counted["ok"]
     assert counted["ok"] >= 5
     assert budget.reserved == 0
     assert budget.limit is not None
     assert budget.spent <= budget.limit
     assert float(budget.spent) == pytest.approx(sum(row.usd for row in desk.rows(works)))
-    stopped = [outcome for outcome in outcomes if outcome.reply.state.value == "budget_stopped"]
-    assert all(outcome.entry is None and "budget" in (outcome.reply.detail or "") for outcome in stopped)
+    stopped = [reply for reply in replies if reply.state.value == "budget_stopped"]
+    assert all("budget" in (reply.detail or "") for reply in stopped)
+    assert len(desk.rows(works)) == counted["ok"]
 
 
 def test_without_room_for_one_call_nothing_is_handed_in(desk: Desk) -> None:
@@ -685,9 +686,9 @@ def test_after_the_deadline_nothing_more_is_handed_in(desk: Desk) -> None:
     desk.settings["deadline_s"] = 0.5
     desk.stub.settings.batch = BatchPlan(seconds=0.8)
     desk.stub.settings.script = Script([Rule("wrong_schema", times=1, contains="Response 1")])
-    outcomes = desk.ask(desk.works(range(3)))
-    assert states(outcomes) == {"ok": 2, "transport_error": 1}
-    assert "deadline" in (outcomes[1].reply.detail or "")
+    replies = desk.ask(desk.works(range(3)))
+    assert states(replies) == {"ok": 2, "transport_error": 1}
+    assert "deadline" in (replies[1].detail or "")
     assert desk.submitted == 1
 
 
@@ -854,9 +855,8 @@ def test_a_fresh_run_that_was_interrupted_goes_on_in_its_session(desk: Desk) -> 
 def test_a_reply_to_a_request_that_was_answered_meanwhile_changes_no_answer(desk: Desk) -> None:
     works = desk.works(range(3))
     interrupted_while_polling(desk, works)
-    live = desk.ask(works[:1], run, total=1)
-    outcomes = desk.ask(works)
-    assert outcomes[0].entry == replace(live[0].entry, request=None)
+    (live,) = desk.ask(works[:1], run, total=1)
+    assert desk.ask(works)[0] == live
     assert [(row.mode, row.state) for row in desk.rows(works[:1])] == [("live", "ok"), ("batch", "transport_error")]
     assert sum(row.state == "ok" for row in desk.rows(works)) == 3
     assert desk.submitted == 1
@@ -893,7 +893,7 @@ def test_of_two_runs_at_once_one_hands_in_and_both_have_the_results(desk: Desk, 
     desk.stub.settings.batch = BatchPlan(seconds=0.3)
     desk.stub.settings.script = Script([Rule("wrong_schema", times=1, contains="Response 3")])
     works = desk.works(range(6))
-    found: list[list[Outcome[Judgement]]] = []
+    found: list[list[Judgement]] = []
 
     def other() -> None:
         with Ledger(tmp_path / "ledger.sqlite") as ledger:
@@ -904,7 +904,7 @@ def test_of_two_runs_at_once_one_hands_in_and_both_have_the_results(desk: Desk, 
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert [states(outcomes) for outcomes in found] == [{"ok": 6}] * 3
+    assert [states(replies) for replies in found] == [{"ok": 6}] * 3
     assert scores(found[0]) == scores(found[1]) == scores(found[2])
     assert desk.submitted == 2
     assert len(desk.rows(works)) == 7
@@ -914,7 +914,7 @@ def test_of_two_runs_that_find_an_open_batch_one_reads_it(desk: Desk, tmp_path: 
     desk.stub.settings.script = Script([Rule("wrong_schema", times=1, contains="Response 3")])
     works = desk.works(range(6))
     interrupted_while_polling(desk, works)
-    found: list[list[Outcome[Judgement]]] = []
+    found: list[list[Judgement]] = []
 
     def other() -> None:
         with Ledger(tmp_path / "ledger.sqlite") as ledger:
@@ -925,7 +925,7 @@ def test_of_two_runs_that_find_an_open_batch_one_reads_it(desk: Desk, tmp_path: 
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert [states(outcomes) for outcomes in found] == [{"ok": 6}] * 3
+    assert [states(replies) for replies in found] == [{"ok": 6}] * 3
     assert desk.submitted == 2
     assert len(desk.rows(works)) == 7
 
@@ -933,10 +933,8 @@ def test_of_two_runs_that_find_an_open_batch_one_reads_it(desk: Desk, tmp_path: 
 def test_who_was_taken_for_dead_reads_what_the_other_has_stored(desk: Desk, tmp_path: Path) -> None:
     works = desk.works(range(4))
     with Ledger(tmp_path / "elsewhere.sqlite") as elsewhere:
-        rows = [
-            replace(outcome.entry, run_id="thief")
-            for outcome in desk.ask(works, run, ledger=elsewhere, total=len(works))
-        ]
+        desk.ask(works, run, ledger=elsewhere, total=len(works))
+        rows = [replace(row, run_id="thief") for work in works for row in elsewhere.history(work.key)]
     desk.stub.settings.batch = BatchPlan(seconds=3600)
 
     def steal(tally: Tally) -> None:
@@ -945,8 +943,8 @@ def test_who_was_taken_for_dead_reads_what_the_other_has_stored(desk: Desk, tmp_
         if batches and noted(desk) and desk.ledger.append(rows, closes=batches[0].token):
             desk.stub.settings.batch = BatchPlan()
 
-    outcomes = desk.ask(works, listener=steal)
-    assert states(outcomes) == {"ok": 4}
+    replies = desk.ask(works, listener=steal)
+    assert states(replies) == {"ok": 4}
     assert [row.run_id for row in desk.rows(works)] == ["thief"] * 4
 
 

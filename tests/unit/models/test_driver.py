@@ -26,7 +26,7 @@ from radar_dagster.models import chains, driver, limits
 from radar_dagster.models.budget import Budget
 from radar_dagster.models.capabilities import Capabilities
 from radar_dagster.models.clients import BatchStatus, ModelCard
-from radar_dagster.models.driver import Origin, Outcome, Work, run
+from radar_dagster.models.driver import Origin, Work, run
 from radar_dagster.models.endpoints import Endpoint
 from radar_dagster.models.exchange import CallFailed, Completion, Exchange, Message, Stop, Trouble, Usage
 from radar_dagster.models.ledger import Ledger
@@ -165,7 +165,7 @@ def send(
     client: type[PlayedClient] = PlayedClient,
     total: int | None = None,
     **settings: Any,
-) -> list[Outcome[Generation]]:
+) -> list[Generation]:
     endpoint = Endpoint(**{"base_url": "http://127.0.0.1:9/v1", "concurrency": 8, **settings})
     return run(
         asked,
@@ -182,8 +182,8 @@ def send(
     )
 
 
-def states(outcomes: Sequence[Outcome[Generation]]) -> list[str]:
-    return [outcome.reply.state.value for outcome in outcomes]
+def states(replies: Sequence[Generation]) -> list[str]:
+    return [reply.state.value for reply in replies]
 
 
 @pytest.fixture
@@ -217,9 +217,9 @@ def shared_ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
 
 def test_outcomes_come_in_the_order_of_the_works_whatever_the_replies_do(ledger: Ledger) -> None:
     server = Server({number: [Act(seconds=0.01 * (number % 7))] for number in range(40)})
-    outcomes = send(server, works(40), ledger)
-    assert [outcome.reply.text for outcome in outcomes] == [f"text {number}" for number in range(40)]
-    assert [outcome.entry.state for outcome in outcomes if outcome.entry] == ["ok"] * 40
+    replies = send(server, works(40), ledger)
+    assert [reply.text for reply in replies] == [f"text {number}" for number in range(40)]
+    assert states(replies) == ["ok"] * 40
     assert server.closed == 1
 
 
@@ -231,9 +231,9 @@ def test_nothing_to_send_needs_no_client(ledger: Ledger) -> None:
 
 def test_a_row_is_in_the_ledger_for_every_outcome(ledger: Ledger) -> None:
     asked = works(300)  # more than one group of claims
-    outcomes = send(Server(), asked, ledger)
+    replies = send(Server(), asked, ledger)
     answers = ledger.answers(work.key for work in asked)
-    assert [reply_of(answers[work.key], Generation) for work in asked] == [outcome.reply for outcome in outcomes]
+    assert [reply_of(answers[work.key], Generation) for work in asked] == replies
     assert ledger.claim(work.key for work in asked) == {work.key for work in asked}  # all were given back
 
 
@@ -241,14 +241,14 @@ def test_works_of_one_key_are_sent_once_and_share_the_outcome(ledger: Ledger) ->
     server = Server()
     asked = works(2)
     tallies: list[Tally] = []
-    outcomes = send(server, [asked[0], asked[1], asked[0]], ledger, listener=tallies.append)
-    assert [outcome.reply.text for outcome in outcomes] == ["text 0", "text 1", "text 0"]
+    replies = send(server, [asked[0], asked[1], asked[0]], ledger, listener=tallies.append)
+    assert [reply.text for reply in replies] == ["text 0", "text 1", "text 0"]
     assert server.sent() == 2
     assert (tallies[-1].done, tallies[-1].total) == (3, 3)
 
 
 def test_it_works_inside_a_running_event_loop(ledger: Ledger) -> None:
-    async def main() -> list[Outcome[Generation]]:
+    async def main() -> list[Generation]:
         return send(Server(), works(3), ledger)
 
     assert states(asyncio.run(main())) == ["ok"] * 3
@@ -283,8 +283,8 @@ def test_works_are_taken_as_they_are_needed(ledger: Ledger) -> None:
             ahead.append(len(taken) - len(self.server.starts))
             return await super().send(exchange)
 
-    outcomes = send(Server(), counted(asked, taken), ledger, total=6_000, client=Watching, concurrency=64)
-    assert states(outcomes) == ["ok"] * 6_000
+    replies = send(Server(), counted(asked, taken), ledger, total=6_000, client=Watching, concurrency=64)
+    assert states(replies) == ["ok"] * 6_000
     assert ahead[0] <= driver._GROUP  # the first call waits for no more than its own group
     assert max(ahead) <= driver._READY_HIGH + 2 * driver._GROUP
 
@@ -292,8 +292,8 @@ def test_works_are_taken_as_they_are_needed(ledger: Ledger) -> None:
 def test_while_replies_are_waited_for_the_next_works_are_taken(ledger: Ledger) -> None:
     taken: list[float] = []
     server = Server(usual=Act(seconds=1.0))
-    outcomes = send(server, counted(works(600), taken), ledger, total=600, concurrency=300, deadline_s=0.9)
-    assert states(outcomes).count("ok") == server.sent()
+    replies = send(server, counted(works(600), taken), ledger, total=600, concurrency=300, deadline_s=0.9)
+    assert states(replies).count("ok") == server.sent()
     assert len(taken) == 600
     assert taken[-1] < server.starts[0][0] + 0.8  # long before the first reply
 
@@ -308,8 +308,8 @@ def test_however_works_are_taken_each_has_its_outcome_and_none_is_sent_twice(
     server = Server(usual=Act(seconds=0.002 if slow else 0.0))
     tallies: list[Tally] = []
     asked = (all_works[number] for number in numbers)
-    outcomes = send(server, asked, shared_ledger, total=len(numbers), listener=tallies.append)
-    assert [outcome.reply.text for outcome in outcomes] == [f"text {number}" for number in numbers]
+    replies = send(server, asked, shared_ledger, total=len(numbers), listener=tallies.append)
+    assert [reply.text for reply in replies] == [f"text {number}" for number in numbers]
     assert Counter(number for _, number in server.starts) == dict.fromkeys(set(numbers) - known, 1)
     if numbers:
         assert (tallies[-1].done, tallies[-1].total) == (len(numbers), len(numbers))
@@ -333,14 +333,14 @@ def test_what_the_ledger_answers_is_answered_when_no_more_calls_are_made(
     send(Server(), asked[40:], ledger)
     server = Server(usual=Act(seconds=0.1))
     if how == "deadline":
-        outcomes = send(server, iter(asked), ledger, total=60, concurrency=1, deadline_s=0.15)
+        replies = send(server, iter(asked), ledger, total=60, concurrency=1, deadline_s=0.15)
     else:
         prices = PriceTable({"local/*": Price(input=Decimal(0), output=Decimal(10_000))})  # $1 a call at most
-        outcomes = send(server, iter(asked), ledger, total=60, concurrency=1, prices=prices, budget=Decimal("1.05"))
+        replies = send(server, iter(asked), ledger, total=60, concurrency=1, prices=prices, budget=Decimal("1.05"))
     ended = "transport_error" if how == "deadline" else "budget_stopped"
     done = server.sent()
     assert 0 < done < 10
-    assert states(outcomes) == ["ok"] * done + [ended] * (40 - done) + ["ok"] * 20
+    assert states(replies) == ["ok"] * done + [ended] * (40 - done) + ["ok"] * 20
 
 
 def test_works_that_cannot_be_made_end_the_run_and_what_was_in_flight_is_kept(ledger: Ledger) -> None:
@@ -390,13 +390,13 @@ def test_every_attempt_is_a_row_and_the_last_one_is_final(
     shared_ledger: Ledger, quick_retries: None, acts: list[Act], rows: str, ended: str
 ) -> None:
     asked = works(1)
-    (outcome,) = send(Server({0: list(acts)}), asked, shared_ledger, max_attempts=3)
+    (reply,) = send(Server({0: list(acts)}), asked, shared_ledger, max_attempts=3)
     history = shared_ledger.history(asked[0].key)
     assert [row.state for row in history] == rows.split()
     assert [row.attempt for row in history] == list(range(1, len(history) + 1))
     assert [row.final for row in history] == [False] * (len(history) - 1) + [True]
-    assert outcome.reply.state == ended
-    assert outcome.reply.detail == (None if ended == "ok" else history[-1].detail)
+    assert reply.state == ended
+    assert reply.detail == (None if ended == "ok" else history[-1].detail)
 
 
 def test_a_chain_that_was_cut_off_goes_on_at_its_repair(ledger: Ledger) -> None:
@@ -407,8 +407,8 @@ def test_a_chain_that_was_cut_off_goes_on_at_its_repair(ledger: Ledger) -> None:
     cut = {"key": "again", "session": "killed"}
     ledger.append([_replace(history[0], **cut)])
     server = Server()
-    (outcome,) = send(server, again, ledger)
-    assert outcome.reply == whole[0].reply
+    (reply,) = send(server, again, ledger)
+    assert reply == whole[0]
     assert server.sent() == 1
     resumed = ledger.history("again")[-1]
     assert (resumed.attempt, resumed.request) == (2, history[1].request)
@@ -422,8 +422,8 @@ def test_an_answer_that_came_meanwhile_is_used_unless_the_run_is_fresh(ledger: L
     asked = works(1)
     send(Server(), asked, ledger)
     server = Server()
-    (outcome,) = send(server, asked, ledger)
-    assert (outcome.reply.text, server.sent()) == ("text 0", 0)
+    (reply,) = send(server, asked, ledger)
+    assert (reply.text, server.sent()) == ("text 0", 0)
     send(server, asked, ledger, origin=Origin("another", "run", "local", "local/m", fresh=True))
     assert server.sent() == 1
 
@@ -433,8 +433,8 @@ def test_an_answer_that_came_meanwhile_is_used_unless_the_run_is_fresh(ledger: L
 
 def test_a_retry_that_waits_holds_no_place(ledger: Ledger) -> None:
     server = Server({0: [fails(Trouble.TRANSIENT, retry_after=0.6)]}, usual=Act(seconds=0.01))
-    outcomes = send(server, works(10), ledger, concurrency=1)
-    assert states(outcomes) == ["ok"] * 10
+    replies = send(server, works(10), ledger, concurrency=1)
+    assert states(replies) == ["ok"] * 10
     assert [number for _, number in server.starts] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0]
     assert server.most_in_flight == 1
 
@@ -491,9 +491,9 @@ def test_retry_after_is_honoured(ledger: Ledger) -> None:
 
 def test_calls_per_minute_are_kept_to(ledger: Ledger) -> None:
     server = Server()
-    outcomes = send(server, works(20), ledger, requests_per_minute=5, deadline_s=0.5)
+    replies = send(server, works(20), ledger, requests_per_minute=5, deadline_s=0.5)
     assert server.sent() == 5
-    assert sorted(states(outcomes)) == ["ok"] * 5 + ["transport_error"] * 15
+    assert sorted(states(replies)) == ["ok"] * 5 + ["transport_error"] * 15
 
 
 def test_two_runs_on_one_model_keep_to_one_limit(tmp_path: Path) -> None:
@@ -528,23 +528,24 @@ def test_a_client_that_hangs_is_given_up(ledger: Ledger, monkeypatch: pytest.Mon
 def test_after_the_deadline_no_call_starts(ledger: Ledger) -> None:
     server = Server(usual=Act(seconds=0.2))
     began = time.monotonic()
-    outcomes = send(server, works(20), ledger, concurrency=1, deadline_s=0.5)
+    asked = works(20)
+    replies = send(server, asked, ledger, concurrency=1, deadline_s=0.5)
     assert time.monotonic() - began < 2
     assert all(started - began < 0.6 for started, _ in server.starts)
     done = server.sent()
-    assert states(outcomes) == ["ok"] * done + ["transport_error"] * (20 - done)
-    assert outcomes[-1].entry is None
-    assert outcomes[-1].reply.detail == "the deadline of 0.5 s passed before this call"
+    assert states(replies) == ["ok"] * done + ["transport_error"] * (20 - done)
+    assert ledger.history(asked[-1].key) == []
+    assert replies[-1].detail == "the deadline of 0.5 s passed before this call"
 
 
 def test_a_retry_that_would_come_after_the_deadline_is_not_waited_for(ledger: Ledger) -> None:
     server = Server({0: [fails(Trouble.BUSY, retry_after=60)]})
     began = time.monotonic()
-    (outcome,) = send(server, works(1), ledger, deadline_s=5)
+    asked = works(1)
+    (reply,) = send(server, asked, ledger, deadline_s=5)
     assert time.monotonic() - began < 2
-    assert outcome.entry is not None
-    assert outcome.entry.final
-    assert outcome.reply.state is State.TRANSPORT_ERROR
+    assert [row.final for row in ledger.history(asked[0].key)] == [True]
+    assert reply.state is State.TRANSPORT_ERROR
 
 
 # What ends a run
@@ -578,8 +579,8 @@ def test_an_endpoint_that_is_not_there_is_tried_twice(ledger: Ledger) -> None:
 
 def test_a_connection_that_is_lost_for_a_moment_costs_no_request(ledger: Ledger) -> None:
     server = Server({3: [fails(Trouble.UNREACHABLE)] * 2}, usual=Act(seconds=0.01))
-    outcomes = send(server, works(8), ledger, concurrency=1, max_attempts=1)
-    assert states(outcomes) == ["ok"] * 8
+    replies = send(server, works(8), ledger, concurrency=1, max_attempts=1)
+    assert states(replies) == ["ok"] * 8
 
 
 def test_a_provider_that_is_down_ends_the_run(ledger: Ledger) -> None:
@@ -626,9 +627,9 @@ def test_a_ledger_that_was_held_up_holds_up_nothing_afterwards(tmp_path: Path, c
     with Ledger(path) as ledger:
         holding = threading.Thread(target=hold_up)
         holding.start()
-        outcomes = send(server, works(3_000), ledger, concurrency=concurrency, deadline_s=20)
+        replies = send(server, works(3_000), ledger, concurrency=concurrency, deadline_s=20)
         holding.join()
-    assert states(outcomes) == ["ok"] * 3_000
+    assert states(replies) == ["ok"] * 3_000
 
 
 @pytest.mark.parametrize("replaced", [False, True])
@@ -670,13 +671,14 @@ def test_a_bug_in_reading_comes_up_and_leaks_no_place(ledger: Ledger) -> None:
 def test_a_budget_is_never_crossed_and_what_is_done_stays_done(ledger: Ledger) -> None:
     prices = PriceTable({"local/m": Price(input=Decimal(0), output=Decimal(10_000))})  # a cent per token
     server = Server(usual=Act(seconds=0.01, output_tokens=50))  # 50 cents a call, a dollar at most
-    outcomes = send(server, works(20), ledger, prices=prices, budget=Decimal(3))
-    done = states(outcomes).count("ok")
+    asked = works(20)
+    replies = send(server, asked, ledger, prices=prices, budget=Decimal(3))
+    done = states(replies).count("ok")
     assert done == server.sent() == 5  # after five calls, half a dollar is too little for another
-    assert Counter(states(outcomes)) == {"ok": 5, "budget_stopped": 15}
-    stopped = next(outcome for outcome in outcomes if outcome.reply.state is State.BUDGET_STOPPED)
-    assert stopped.entry is None
-    assert stopped.reply.detail == "the budget of $3 leaves no room for this call"
+    assert Counter(states(replies)) == {"ok": 5, "budget_stopped": 15}
+    place = states(replies).index("budget_stopped")
+    assert ledger.history(asked[place].key) == []
+    assert replies[place].detail == "the budget of $3 leaves no room for this call"
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
@@ -685,8 +687,8 @@ def test_one_call_that_is_too_dear_stops_no_other(ledger: Ledger, concurrency: i
     server = Server(usual=Act(output_tokens=1))
     asked = works(30)
     asked[3] = replace(asked[3], exchange=replace(asked[3].exchange, max_tokens=301))
-    outcomes = send(server, asked, ledger, prices=prices, budget=Decimal(3), concurrency=concurrency)
-    assert states(outcomes) == ["ok"] * 3 + ["budget_stopped"] + ["ok"] * 26
+    replies = send(server, asked, ledger, prices=prices, budget=Decimal(3), concurrency=concurrency)
+    assert states(replies) == ["ok"] * 3 + ["budget_stopped"] + ["ok"] * 26
     assert server.sent(3) == 0
     assert ledger.claim([asked[3].key]) == {asked[3].key}  # it was given back
 
@@ -695,14 +697,15 @@ def test_a_larger_limit_that_the_budget_cannot_pay_leaves_the_reply_truncated(le
     prices = PriceTable({"local/m": Price(input=Decimal(0), output=Decimal(10_000))})
     server = Server({0: [Act("truncated", output_tokens=100)]}, usual=Act(output_tokens=1))
     asked = works(20)  # a dollar at most each, and 6.12 with the larger limit
-    outcomes = send(server, asked, ledger, prices=prices, budget=Decimal(3), concurrency=1)
-    assert states(outcomes) == ["truncated"] + ["ok"] * 19
-    first = outcomes[0]
+    replies = send(server, asked, ledger, prices=prices, budget=Decimal(3), concurrency=1)
+    assert states(replies) == ["truncated"] + ["ok"] * 19
+    first = replies[0]
     words = "it was a truncated; a larger limit was not tried: the budget of $3 leaves no room for this call"
-    assert (first.reply.detail, first.reply.usd, first.reply.output_tokens) == (words, 1.0, 100)
-    assert [first.entry] == ledger.history(asked[0].key)
+    assert (first.detail, first.usd, first.output_tokens) == (words, 1.0, 100)
+    (row,) = ledger.history(asked[0].key)
+    assert (row.state, row.final, row.usd) == ("truncated", False, 1.0)
     # Nothing is paid again, neither with as much money nor with more: the larger limit is all that remains to be tried.
-    assert send(server, asked[:1], ledger, prices=prices, budget=Decimal(3))[0].reply == first.reply
+    assert send(server, asked[:1], ledger, prices=prices, budget=Decimal(3))[0] == first
     assert server.sent(0) == 1
     assert states(send(server, asked[:1], ledger, prices=prices, budget=Decimal(9))) == ["ok"]
     assert server.sent(0) == 2
@@ -714,8 +717,8 @@ def test_many_calls_that_do_not_fit_end_in_no_time(ledger: Ledger) -> None:
     asked = [replace(work, exchange=replace(work.exchange, max_tokens=101)) for work in works(2_000)]
     asked[0] = replace(asked[0], exchange=said("work 0"))
     began = time.process_time()
-    outcomes = send(server, asked, ledger, prices=prices, budget=Decimal(1))
-    assert Counter(states(outcomes)) == {"ok": 1, "budget_stopped": 1_999}
+    replies = send(server, asked, ledger, prices=prices, budget=Decimal(1))
+    assert Counter(states(replies)) == {"ok": 1, "budget_stopped": 1_999}
     assert time.process_time() - began < 5
 
 
@@ -723,8 +726,8 @@ def test_calls_wait_without_effort_for_money_that_may_come_back(ledger: Ledger) 
     prices = PriceTable({"local/m": Price(input=Decimal(0), output=Decimal(10_000))})
     server = Server({0: [Act(seconds=1.5, output_tokens=1)]}, usual=Act(output_tokens=1))
     began = time.process_time()
-    outcomes = send(server, works(30), ledger, prices=prices, budget=Decimal("1.50"))
-    assert states(outcomes) == ["ok"] * 30
+    replies = send(server, works(30), ledger, prices=prices, budget=Decimal("1.50"))
+    assert states(replies) == ["ok"] * 30
     assert server.starts[1][0] - server.starts[0][0] >= 1.5
     assert time.process_time() - began < 1
 
@@ -732,12 +735,12 @@ def test_calls_wait_without_effort_for_money_that_may_come_back(ledger: Ledger) 
 def test_a_provider_that_bills_more_than_it_can_ends_the_calls_with_words_that_say_so(ledger: Ledger) -> None:
     prices = PriceTable({"local/m": Price(input=Decimal(0), output=Decimal(10_000))})
     server = Server({0: [Act("truncated", output_tokens=500)]})
-    outcomes = send(server, works(20), ledger, prices=prices, budget=Decimal(3), concurrency=1)
-    assert states(outcomes) == ["truncated"] + ["budget_stopped"] * 19
+    replies = send(server, works(20), ledger, prices=prices, budget=Decimal(3), concurrency=1)
+    assert states(replies) == ["truncated"] + ["budget_stopped"] * 19
     assert server.sent() == 1
     words = "$5 of a budget of $3 is spent, because a call cost more than it should have been able to"
-    assert {outcome.reply.detail for outcome in outcomes[1:]} == {words}
-    assert outcomes[0].reply.detail == f"it was a truncated; a larger limit was not tried: {words}"
+    assert {reply.detail for reply in replies[1:]} == {words}
+    assert replies[0].detail == f"it was a truncated; a larger limit was not tried: {words}"
 
 
 def test_a_budget_without_a_price_makes_no_call(ledger: Ledger) -> None:
@@ -749,9 +752,10 @@ def test_a_budget_without_a_price_makes_no_call(ledger: Ledger) -> None:
 
 def test_unknown_prices_are_unknown(ledger: Ledger) -> None:
     tallies: list[Tally] = []
-    (outcome,) = send(Server(), works(1), ledger, prices=PriceTable(), listener=tallies.append)
-    assert outcome.entry is not None
-    assert outcome.entry.usd is None
+    asked = works(1)
+    (reply,) = send(Server(), asked, ledger, prices=PriceTable(), listener=tallies.append)
+    assert reply.usd is None
+    assert [row.usd for row in ledger.history(asked[0].key)] == [None]
     assert (tallies[-1].unpriced, tallies[-1].usd) == (1, 0)
 
 
@@ -883,18 +887,17 @@ def test_whatever_happens_each_work_ends_once_and_no_answer_is_paid_twice(
     server = Server({number: list(acts) for number, acts in enumerate(script)})
     asked = works(len(script))
     tallies: list[Tally] = []
-    outcomes = send(server, asked, shared_ledger, pace=Pace(concurrency), max_attempts=3, listener=tallies.append)
-    assert len(outcomes) == len(asked)
+    replies = send(server, asked, shared_ledger, pace=Pace(concurrency), max_attempts=3, listener=tallies.append)
+    assert len(replies) == len(asked)
     assert max(server.answered.values(), default=0) <= 1
     assert server.most_in_flight <= concurrency
     rows = [shared_ledger.history(work.key) for work in asked]
-    for history, outcome in zip(rows, outcomes, strict=True):
+    for history, reply in zip(rows, replies, strict=True):
         assert [row.final for row in history] == [False] * (len(history) - 1) + [True]
-        assert outcome.entry == history[-1]
-        assert outcome.reply == reply_of(history[-1], Generation)
+        assert reply == reply_of(history[-1], Generation)
     assert server.sent() == sum(map(len, rows)) == tallies[-1].attempts
     assert tallies[-1].done == len(asked)
-    assert tallies[-1].states == Counter(states(outcomes))
+    assert tallies[-1].states == Counter(states(replies))
 
 
 # Several processes on one ledger
@@ -904,7 +907,7 @@ def test_of_two_who_want_the_same_calls_each_is_paid_once(tmp_path: Path) -> Non
     server = Server(usual=Act(seconds=0.01))
     path = tmp_path / "ledger.sqlite"
     Ledger(path).close()
-    results: dict[int, list[Outcome[Generation]]] = {}
+    results: dict[int, list[Generation]] = {}
 
     def go(index: int) -> None:
         with Ledger(path) as ledger:
@@ -918,8 +921,8 @@ def test_of_two_who_want_the_same_calls_each_is_paid_once(tmp_path: Path) -> Non
         thread.join()
     assert server.sent() == 400
     texts = [f"text {number}" for number in range(400)]
-    assert [outcome.reply.text for outcome in results[1]] == texts
-    assert [outcome.reply.text for outcome in results[0]] == texts[::-1]
+    assert [reply.text for reply in results[1]] == texts
+    assert [reply.text for reply in results[0]] == texts[::-1]
 
 
 def test_a_key_that_was_let_go_without_an_answer_is_taken_over(tmp_path: Path) -> None:
@@ -940,9 +943,9 @@ def test_keys_of_others_are_not_waited_for_beyond_the_deadline(tmp_path: Path) -
     with Ledger(path) as other, Ledger(path) as ledger:
         other.claim([asked[1].key])
         began = time.monotonic()
-        outcomes = send(Server(), asked, ledger, deadline_s=1.3)
+        replies = send(Server(), asked, ledger, deadline_s=1.3)
         assert time.monotonic() - began < 3
-    assert states(outcomes) == ["ok", "transport_error"]
+    assert states(replies) == ["ok", "transport_error"]
 
 
 # Progress
