@@ -192,6 +192,8 @@ class _Run(Background, Generic[Reply]):
         self._outcomes: list[Outcome[Reply] | None] = []
         self._open = 0
         self._all_taken = False
+        #: Keys that the ledger answered.
+        self._known: set[str] = set()
         #: Works whose keys are not claimed yet, and those whose keys another process holds.
         self._unclaimed: deque[Work[Reply]] = deque()
         self._parked: list[Work[Reply]] = []
@@ -628,7 +630,7 @@ class _Run(Background, Generic[Reply]):
         outcome = self._outcomes[places[0]] if len(places) > 1 else None
         self._outcomes.append(outcome)
         if outcome is not None:
-            self._counts.ended(outcome.reply.state)
+            self._counts.ended(outcome.reply.state, from_ledger=work.key in self._known)
         self._open += len(places) == 1
         return len(places) == 1
 
@@ -664,6 +666,7 @@ class _Run(Background, Generic[Reply]):
         self._pump()
 
     def _deliver_known(self, work: Work[Reply], entry: Entry) -> None:
+        self._known.add(work.key)
         self._deliver(work.key, Outcome(self._from_entry(entry), entry), from_ledger=True)
 
     def _call(self, work: Work[Reply], rows: list[Entry]) -> _Call[Reply]:
