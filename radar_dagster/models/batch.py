@@ -37,9 +37,8 @@ from radar_dagster.models.batch_desk import Desk, Reading, Result
 from radar_dagster.models.batch_items import Call, Kept, Parcel, parcel_of, portions, size_of
 from radar_dagster.models.budget import Budget, Reservation
 from radar_dagster.models.capabilities import Capabilities
-from radar_dagster.models.chains import Chain, Origin, Reply, Step, Work, costing_at_most, look_up
+from radar_dagster.models.chains import Chain, Origin, Outcome, Reply, Step, Work, costing_at_most, look_up
 from radar_dagster.models.clients import Client
-from radar_dagster.models.driver import Outcome
 from radar_dagster.models.endpoints import Endpoint
 from radar_dagster.models.exchange import CallFailed, Completion, Exchange, Trouble, Usage
 from radar_dagster.models.ledger import Batch, BatchItem, Entry, Ledger, Writer, batch_claim

@@ -89,6 +89,17 @@ class Step(Generic[Reply]):
     delay: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[Reply]):
+    """How a request ended, and the row that says so; None when no call was made.
+
+    A paid reply whose repair or larger limit did not fit into the budget comes with its own row, which is not final.
+    """
+
+    reply: Reply
+    entry: Entry | None
+
+
 def costing_at_most(entry: Entry, worst: Decimal | None, find_out: Callable[[], Decimal | None]) -> Entry:
     """The row with what its attempt cost at most, if nobody can tell what it did. Rounded up: a budget relies on it.
 

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from radar_dagster.errors import OperationalError
-from radar_dagster.models import chains, driver, limits
+from radar_dagster.models import chains, driver, limits, supply
 from radar_dagster.models.budget import Budget
 from radar_dagster.models.capabilities import Capabilities
 from radar_dagster.models.clients import BatchStatus, ModelCard
@@ -202,8 +202,10 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few works make many groups."""
-    for name, number in {"_GROUP": 4, "_PIECE": 3, "_READY_LOW": 2, "_READY_HIGH": 8}.items():
-        monkeypatch.setattr(driver, name, number)
+    monkeypatch.setattr(supply, "_GROUP", 4)
+    monkeypatch.setattr(supply, "_PIECE", 3)
+    monkeypatch.setattr(driver, "_READY_LOW", 2)
+    monkeypatch.setattr(driver, "_TAKEN_HIGH", 8)
 
 
 @pytest.fixture(scope="module")
@@ -285,8 +287,8 @@ def test_works_are_taken_as_they_are_needed(ledger: Ledger) -> None:
 
     outcomes = send(Server(), counted(asked, taken), ledger, total=6_000, client=Watching, concurrency=64)
     assert states(outcomes) == ["ok"] * 6_000
-    assert ahead[0] <= driver._GROUP  # the first call waits for no more than its own group
-    assert max(ahead) <= driver._READY_HIGH + 2 * driver._GROUP
+    assert ahead[0] <= supply._GROUP  # the first call waits for no more than its own group
+    assert max(ahead) <= driver._TAKEN_HIGH + 2 * supply._GROUP
 
 
 def test_while_replies_are_waited_for_the_next_works_are_taken(ledger: Ledger) -> None:
@@ -344,7 +346,7 @@ def test_what_the_ledger_answers_is_answered_when_no_more_calls_are_made(
 
 
 def test_works_that_cannot_be_made_end_the_run_and_what_was_in_flight_is_kept(ledger: Ledger) -> None:
-    asked = works(driver._GROUP)
+    asked = works(supply._GROUP)
 
     def some() -> Iterator[Work[Generation]]:
         yield from asked
@@ -355,7 +357,7 @@ def test_works_that_cannot_be_made_end_the_run_and_what_was_in_flight_is_kept(le
         send(server, some(), ledger, total=1_000, concurrency=4)
     assert server.sent() == 4
     assert len(ledger.answers(work.key for work in asked)) == 4
-    assert len(ledger.claim(work.key for work in asked)) == driver._GROUP
+    assert len(ledger.claim(work.key for work in asked)) == supply._GROUP
 
 
 # Chains
