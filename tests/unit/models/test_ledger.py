@@ -871,6 +871,17 @@ def test_what_waits_for_no_others_takes_the_rows_before_it_along(
     assert len(ledger.answers(f"{i}" for i in range(5))) == 5
 
 
+def test_the_end_does_not_wait_for_others_with_a_row_that_has_only_just_come(ledger: Ledger, patient: None) -> None:
+    async def work(writer: Writer) -> None:
+        row = asyncio.create_task(writer.commit(entry("k")))
+        await asyncio.sleep(0)
+        await asyncio.wait_for(writer.close(), 10)
+        await row
+
+    run(ledger, work)
+    assert ledger.answers(["k"]).keys() == {"k"}
+
+
 def test_of_tasks_that_claim_a_key_together_one_gets_it(ledger: Ledger) -> None:
     async def work(writer: Writer) -> list[set[str]]:
         return await asyncio.gather(*(writer.claim(["same", f"{i}"]) for i in range(20)))
