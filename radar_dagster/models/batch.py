@@ -1,7 +1,7 @@
 """Batch mode: the same calls, handed in together through the providers' batch APIs, which take half the price.
 
-`run_batches` takes the works that `driver.run` takes and gives the replies that it gives. The attempts at a request
-are the same too; each of them is an item of some batch, and what is to be said again goes into another one.
+`run_batches` takes works as `driver.run` does, all at once, and gives the replies that it gives. The attempts at a
+request are the same too; each of them is an item of some batch, and what is to be said again goes into another one.
 
 Nothing is paid twice and nothing lost, whenever a run is killed:
 
@@ -89,8 +89,10 @@ def run_batches(
 ) -> list[Reply]:
     """Have all works answered in batches; one reply each, in their order. It may take a day.
 
-    The arguments are those of `driver.run`, the replies too. First of all, open batches that hold some of the works
-    are taken up, whichever run has left them; a `fresh` run takes up those of its own session only.
+    The arguments are otherwise those of `driver.run`, the replies too. First of all, open batches that hold some of
+    the works are taken up, whichever run has left them; a `fresh` run takes up those of its own session only.
+
+    The caller leaves out what the ledger answers; `from_ledger` is the number of these requests, for the progress.
 
     `recipes` (key -> text) are kept with the calls that are handed in, and `revive` makes a work from a key and its
     recipe: for results in a batch that was taken up and whose requests are not among the works. Without these, such a

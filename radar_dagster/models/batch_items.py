@@ -32,7 +32,7 @@ _TOKEN, _KEY = 12, 40
 
 @dataclass(slots=True, eq=False)
 class Call(Generic[Reply]):
-    """A chain whose next attempt waits for a batch or is in one. `ours`: its outcome is one of this run.
+    """A chain whose next attempt waits for a batch or is in one. `ours`: its reply is one of this run.
 
     `size` (bytes) and `worst` (US dollars) hold for the exchange `sized`; `sent` are the parameters in the batch.
     """

@@ -367,14 +367,14 @@ class Door:
                 yield model.work(request, exchange, keys[-1], score_from)
 
         asked: Iterable[Work[Any]] = works()
-        if self.ledger.has_open_batches() and not self._fresh:
+        if not self._fresh and self.ledger.has_open_batches():  # a fresh run pays again, and is not held up
             asked = list(asked)
             self._refuse_what_is_in_a_batch(model, keys)
         replies = run(asked, model.client, total=len(requests), **terms)
         return list(zip(keys, replies, strict=True))
 
     def _refuse_what_is_in_a_batch(self, model: HostedModel, keys: Sequence[str]) -> None:
-        """BadInputError when calls are under way in a batch, and would be paid twice; `fresh` asks for just that."""
+        """BadInputError when calls are under way in a batch, and would be paid twice."""
         waiting = self.ledger.open_batch_keys(keys)
         if waiting and (unanswered := waiting.keys() - self.ledger.answers(waiting)):
             raise BadInputError(
@@ -406,7 +406,7 @@ _VERBS = {Generation: "write", Judgement: "judge"}
 
 
 def _wanted(exchange: Exchange) -> Mapping[str, Any]:
-    """The parameters that a model may not take; all calls of a role are to be made with the same."""
+    """The parameters that a model may not take: its options, and so the same for all requests."""
     return {"temperature": exchange.temperature, "effort": exchange.effort, **exchange.extra}
 
 

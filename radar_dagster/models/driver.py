@@ -7,13 +7,14 @@ A call counts when its row is in the ledger, and not before: its reply is delive
 progress told after the commit. The place it took among the calls in flight is free as soon as the reply is there, and
 the next call goes out before the reply is read.
 
-The way of a call: its work is taken from those given and looked for in the ledger (`_prepare`), its key is claimed
-(`_claim`), then it is ready; it is chosen when it may start (`_next_start`), sent in a lane (`_attempt`), and its reply
-frees its place and its money (`_replied`); a task of its own reads the reply and commits the row (`_record`); then its
-reply is delivered, or its next attempt is ready, at once or later (`_go_on`).
+The way of a call: its work is taken from those given and its key claimed (`_supply_more`), then it is ready; it is
+chosen when it may start (`_next_start`), sent in a lane (`_attempt`), and its reply frees its place and its money
+(`_replied`); a task of its own reads the reply and commits the row (`_record`); then its reply is delivered, or its
+next attempt is ready, at once or later (`_go_on`).
 
-Here: the schedule of a run. Not here: what follows from an attempt (`chains.py`), how many calls may be in flight
-(`limits.py`), money (`budget.py`), the rows (`ledger/`), batches (`batch.py`).
+Here: the schedule of a run. Not here: how works become calls, and where replies are kept (`supply.py`), what follows
+from an attempt (`chains.py`), how many calls may be in flight (`limits.py`), money (`budget.py`), the rows (`ledger/`),
+batches (`batch.py`).
 """
 
 from __future__ import annotations
@@ -22,8 +23,7 @@ import asyncio
 import heapq
 import itertools
 import math
-from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from radar_dagster.errors import OperationalError
 from radar_dagster.models.background import Background, wait_for
 from radar_dagster.models.budget import Budget, Reservation
-from radar_dagster.models.chains import Chain, Origin, Reply, Step, Work, costing_at_most, look_up
+from radar_dagster.models.chains import Chain, Origin, Reply, Step, Work, costing_at_most
 from radar_dagster.models.clients import Client
 from radar_dagster.models.endpoints import Endpoint
 from radar_dagster.models.exchange import CallFailed, Completion, Exchange, Trouble, Usage
@@ -43,6 +43,7 @@ from radar_dagster.models.limits import Member, Pace, Ticket, Verdict, estimated
 from radar_dagster.models.prices import PriceTable
 from radar_dagster.models.progress import Counts, Listener, Tally
 from radar_dagster.models.replies import State
+from radar_dagster.models.supply import Supply
 
 if TYPE_CHECKING:
     from radar_dagster.models.ledger import Ledger, Writer
@@ -62,13 +63,10 @@ _GUARD_S = 5.0
 #: Replies on their way to the ledger. With more, no call starts: what a killed run would lose must not pile up.
 _MOST_UNCOMMITTED = 256
 
-#: Works are taken, and their keys claimed, in groups of this size, the next one when fewer than so many calls are left;
-#: or, while nothing but a reply can let a call start, until so many are.
-_GROUP = 128
+#: The next keys are claimed when fewer calls than this are ready, the next works taken when as few have been taken and
+#: not started. While nothing but a reply can let a call start, there is time to take works: then until so many are.
 _READY_LOW = 32
-_READY_HIGH = 2048
-#: Of a group so many are taken in one go, which takes a millisecond or two: then calls and replies come first.
-_PIECE = 16
+_TAKEN_HIGH = 2048
 #: Seconds between two looks at keys that another process holds, and at a budget that other runs hold.
 _LOOK_AGAIN_S = 1.0
 
@@ -104,7 +102,7 @@ def run(
     if not total:
         return []
     calls = _Run(
-        iter(works),
+        works,
         make_client,
         endpoint=endpoint,
         origin=origin,
@@ -151,7 +149,7 @@ class _Run(Background, Generic[Reply]):
 
     def __init__(
         self,
-        works: Iterator[Work[Reply]],
+        works: Iterable[Work[Reply]],
         make_client: Callable[[], Client],
         *,
         endpoint: Endpoint,
@@ -164,30 +162,26 @@ class _Run(Background, Generic[Reply]):
         pace: Pace,
     ) -> None:
         super().__init__(counts)
-        self._works = works
         self._make_client = make_client
         self._endpoint = endpoint
         self._origin = origin
         self._ledger = ledger
         self._prices = prices
         self._budget = budget
-        self._from_entry = from_entry
         self._pace = pace
         self._health = Health()
-        #: Rows of other sessions answer nothing, where this is set.
-        self._only = origin.session if origin.fresh else None
-        #: Of the works taken so far: key -> their places among the results; the results; keys that have none yet.
-        self._places: dict[str, list[int]] = {}
-        self._replies: list[Reply | None] = []
-        self._open = 0
-        self._all_taken = False
-        #: Works whose keys are not claimed yet, and those whose keys another process holds.
-        self._unclaimed: deque[Work[Reply]] = deque()
-        self._parked: list[Work[Reply]] = []
-        self._claimed: set[str] = set()
-        #: Whether a group is being taken, or claimed.
-        self._preparing = False
+        self._supply = Supply(
+            works,
+            origin=origin,
+            max_attempts=endpoint.max_attempts,
+            ledger=ledger,
+            from_entry=from_entry,
+            counts=counts,
+        )
+        #: Whether a group of works is being taken, or claimed, and whether parked ones will be looked at.
+        self._taking = False
         self._claiming = False
+        self._looks_again = False
         self._numbers = itertools.count()
         #: Calls that could start, as (-attempts made, number, call): what was begun is brought to an end first.
         self._ready: list[tuple[int, int, _Call[Reply]]] = []
@@ -225,7 +219,7 @@ class _Run(Background, Generic[Reply]):
 
     def results(self) -> list[Reply]:
         """All replies, once the run is over."""
-        return [reply for reply in self._replies if reply is not None]
+        return self._supply.results()
 
     def _on_interrupt(self) -> None:
         self._counts.waits_s = _INTERRUPT_GRACE_S
@@ -272,8 +266,7 @@ class _Run(Background, Generic[Reply]):
         self._cancel()
         if waiting := self._lanes | self._records | self._chores:
             await asyncio.wait(waiting, timeout=_GUARD_S)
-        if self._claimed:
-            self._writer.release(self._claimed)
+        self._supply.let_go(self._writer)
 
     def _stop(self, grace: float, error: BaseException | None = None) -> None:
         """Start no more calls, and end the run; the first reason counts."""
@@ -341,8 +334,7 @@ class _Run(Background, Generic[Reply]):
             self._pace.content(self._member)
         due = self._later[0][0] if self._later else math.inf
         self._wake_at(min(now + wait, due, self._deadline if now < self._deadline else math.inf))
-        self._claim_more()
-        self._prepare_more(idle=found == math.inf and bool(self._sending))
+        self._supply_more(idle=found == math.inf and bool(self._sending))
         return None if isinstance(found, float) else found
 
     def _take(self, now: float) -> _Start[Reply] | float:
@@ -548,30 +540,24 @@ class _Run(Background, Generic[Reply]):
             self._make_ready(call)
             self._pump()
 
-    def _deliver(self, key: str, reply: Reply, *, from_ledger: bool = False) -> None:
-        places = self._places[key]
-        for place in places:
-            self._replies[place] = reply
-        self._counts.ended(reply.state, len(places), from_ledger=from_ledger)
-        self._claimed.discard(key)
-        self._open -= 1
+    def _deliver(self, key: str, reply: Reply) -> None:
+        self._supply.deliver(key, reply)
         self._finish_if_over()
 
     def _finish_if_over(self) -> None:
-        if self._all_taken and self._open == 0:
+        if self._supply.is_over:
             self._finish.set()
 
     def _end_pending(self, state: State, detail: str) -> None:
-        """Give up all that is not under way, now and later, works that are taken later too: no call is made for it."""
+        """No call starts any more: give up all that is not under way, and all that is taken or ready later."""
         self._given_up = (state, detail)
         calls = [item[2] for item in (*self._ready, *self._later)]
-        works = [*self._unclaimed, *self._parked]
-        for collection in (self._ready, self._later, self._unclaimed, self._parked):
-            collection.clear()
+        self._ready.clear()
+        self._later.clear()
         for call in calls:
             self._end_unmade(call, state, detail)
-        for work in works:
-            self._deliver(work.key, work.failed(state, detail))
+        self._supply.give_up(state, detail)
+        self._finish_if_over()
 
     def _end_unmade(self, call: _Call[Reply], state: State, detail: str) -> None:
         """The next attempt is not made: give back the key, which no final row does, and deliver what there is."""
@@ -582,89 +568,50 @@ class _Run(Background, Generic[Reply]):
 
     # From a work to a call that is ready.
 
-    def _prepare_more(self, idle: bool) -> None:
-        """Take the next group of works before those that were taken run out; earlier if there is nothing else to do."""
-        if self._all_taken or self._preparing or self._claiming:
+    def _supply_more(self, *, idle: bool) -> None:
+        """Have keys claimed, and works taken, before the ready calls run out; works earlier if there is time for it."""
+        if self._claiming:  # what is being claimed is nowhere counted
             return
-        if len(self._ready) + len(self._unclaimed) < (_READY_HIGH if idle else _READY_LOW):
-            self._preparing = True
-            self._task(self._prepare(), self._chores)
+        ready, unclaimed = len(self._ready), self._supply.unclaimed
+        enough = _TAKEN_HIGH if idle else _READY_LOW
+        if unclaimed and ready < _READY_LOW:
+            self._claiming = True
+            self._task(self._claim(), self._chores)
+        elif ready + unclaimed < enough and not self._taking and not self._supply.all_taken:
+            self._taking = True
+            self._task(self._take_works(), self._chores)
 
-    async def _prepare(self) -> None:
-        """Take works, and deliver what the ledger has of them; the keys of the others are to be claimed."""
-        new: list[Work[Reply]] = []
-        taken = 0
-        while taken < _GROUP and (piece := list(itertools.islice(self._works, _PIECE))):
-            taken += len(piece)
-            new += [work for work in piece if self._is_new(work)]
-            await asyncio.sleep(0)
-        answers = await asyncio.to_thread(self._ledger.answers, [work.key for work in new], session=self._only)
-        for work in new:
-            if work.key in answers:
-                self._deliver_known(work, answers[work.key])
-            else:
-                self._unclaimed.append(work)
-        self._all_taken = taken < _GROUP
-        self._preparing = False
+    async def _take_works(self) -> None:
+        await self._supply.take()
+        self._taking = False
         self._finish_if_over()
         self._pump()
 
-    def _is_new(self, work: Work[Reply]) -> bool:
-        """Give the work its place among the results; whether it is the first of its key."""
-        places = self._places.setdefault(work.key, [])
-        places.append(len(self._replies))
-        reply = self._replies[places[0]] if len(places) > 1 else None
-        self._replies.append(reply)
-        if reply is not None:
-            self._counts.ended(reply.state)
-        self._open += len(places) == 1
-        return len(places) == 1
-
-    def _claim_more(self) -> None:
-        """Claim the next group of keys before the ready calls run out."""
-        if self._unclaimed and not self._claiming and len(self._ready) < _READY_LOW:
-            group = [self._unclaimed.popleft() for _ in range(min(_GROUP, len(self._unclaimed)))]
-            self._claiming = True
-            self._task(self._claim(group), self._chores)
-
-    def _look_at_parked(self) -> None:
-        works, self._parked = self._parked, []
-        if works and not self._stopped:
-            self._task(self._claim(works), self._chores)
-
-    async def _claim(self, works: list[Work[Reply]]) -> None:
-        """Take the keys that nobody has, and look only then for what others have left: nothing slips in between."""
-        if self._client is None:
+    async def _claim(self) -> None:
+        if self._client is None:  # the ledger alone does not do
             self._client = self._make_client()
-        keys = [work.key for work in works]
-        mine = await self._writer.claim(keys)
-        self._claimed |= mine
-        answers, chains = await asyncio.to_thread(look_up, self._ledger, keys, self._only)
-        for work in works:
-            if work.key in answers:
-                self._deliver_known(work, answers[work.key])
-            elif work.key in mine:
-                self._make_ready(self._call(work, chains.get(work.key, [])))
-            else:
-                self._park(work)
-        self._writer.release(mine & answers.keys())
+        chains = await self._supply.claim(self._writer)
         self._claiming = False
+        self._supplied(chains)
+
+    async def _claim_parked(self) -> None:
+        self._supplied(await self._supply.claim_parked(self._writer))
+
+    def _supplied(self, chains: list[Chain[Reply]]) -> None:
+        """These calls are ready; others may be answered, or parked: then look again before long."""
+        assert self._loop is not None
+        for chain in chains:
+            self._make_ready(_Call(chain, next(self._numbers)))
+        if self._supply.has_parked and not self._looks_again:
+            self._looks_again = True
+            self._loop.call_later(_LOOK_AGAIN_S, self._look_again)
+        self._finish_if_over()
         self._pump()
 
-    def _deliver_known(self, work: Work[Reply], entry: Entry) -> None:
-        self._deliver(work.key, self._from_entry(entry), from_ledger=True)
-
-    def _call(self, work: Work[Reply], rows: list[Entry]) -> _Call[Reply]:
-        chain = Chain(work, self._origin, self._endpoint.max_attempts)
-        chain.resume(rows)
-        return _Call(chain, next(self._numbers))
-
-    def _park(self, work: Work[Reply]) -> None:
-        """Another process holds the key: look again before long whether it has the answer, or has gone."""
-        assert self._loop is not None
-        if not self._parked:
-            self._loop.call_later(_LOOK_AGAIN_S, self._look_at_parked)
-        self._parked.append(work)
+    def _look_again(self) -> None:
+        self._looks_again = False
+        if self._supply.has_parked and not self._stopped:
+            self._task(self._claim_parked(), self._chores)
 
 
 def _current_lane() -> asyncio.Task[None]:

@@ -128,10 +128,11 @@ class PriceTable:
         every token has the dearest price that can apply to it.
         """
         possible = list(self._possible_rates(name, endpoint, _terms(batch, exchange.extra)))
-        if None in possible:
-            return None
+        known = [rates for rates in possible if rates is not None]
+        if len(known) < len(possible):
+            return None  # before the tokens are counted, which takes as long as reading a reply
         reads, writes = most_input_tokens(exchange), _most_output_tokens(exchange)
-        return max(rates.bound(reads, writes) for rates in possible if rates is not None)
+        return max(rates.bound(reads, writes) for rates in known)
 
     def is_known(self, name: str, endpoint: Endpoint) -> bool:
         """Whether calls to `name` have a price."""

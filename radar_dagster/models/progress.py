@@ -48,7 +48,8 @@ class Tally:
     usd: Decimal = Decimal(0)
     unpriced: int = 0
     elapsed_s: float = 0.0
-    #: Requests per second over the last seconds, and the seconds left at that speed; None before anything is known.
+    #: Requests per second that calls have answered in the last seconds, and the seconds left at that speed; None before
+    #: anything is known.
     rate: float | None = None
     eta_s: float | None = None
     in_flight: int = 0
@@ -85,8 +86,14 @@ def watching(listener: Listener) -> Iterator[None]:
         _watchers.remove(listener)
 
 
+_START = (0.0, 0)
+
+
 class Counts:
-    """The counts of one run, as the driver makes them. One thread counts; any other may ask for a tally."""
+    """The counts of one run, as the driver makes them. One thread counts; any other may ask for a tally.
+
+    `from_ledger` requests were answered before the run began, and come on top of the `total` that it has.
+    """
 
     def __init__(
         self,
@@ -113,8 +120,7 @@ class Counts:
         self._clock = clock
         self._started = clock()
         #: (seconds since the start, requests done by calls) at the start and at the last tallies.
-        self._first = (0.0, 0)
-        self._marks = deque([self._first])
+        self._marks = deque([_START])
 
     def attempt(self, usage: Usage | None, usd: Decimal | None) -> None:
         """A call has ended; `usd` is None when nobody can tell what it cost."""
@@ -171,7 +177,7 @@ class Counts:
         self._marks.append((elapsed, called))
         while self._marks[1][0] < elapsed - _SPEED_OVER_S:
             self._marks.popleft()
-        since, before = self._first if self.finished else self._marks[0]
+        since, before = _START if self.finished else self._marks[0]
         return (called - before) / (elapsed - since) if elapsed > since and called > before else None
 
 

@@ -1,4 +1,4 @@
-"""Committing from asyncio: what many tasks want written at the same moment goes to the disk together.
+"""Committing from asyncio: what many tasks want written within a moment goes to the disk together.
 
 Here: the thread that writes, and handing results back to the event loop. Not here: what is written (`ledger.py`).
 """
@@ -19,7 +19,7 @@ from radar_dagster.models.ledger.entries import Entry
 from radar_dagster.models.ledger.ledger import Ledger
 
 #: An entry waits this long for others, and they share a transaction: one for each would be a tenth of a run's processor
-#: time. Little beside what is in flight, and would be lost as well if the process were killed.
+#: time. A process that is killed loses the replies of these milliseconds; those of the calls in flight are more.
 _TOGETHER_S = 0.02
 
 
@@ -126,7 +126,7 @@ class Writer:
                 raise RuntimeError("the writer is closed")
             self._waiting.append(wish)
             self._in_a_hurry = self._in_a_hurry or at_once
-            if self._in_a_hurry or len(self._waiting) == 1:
+            if self._in_a_hurry or len(self._waiting) == 1:  # the others need not wake the thread: it waits for them
                 self._news.notify()
 
     def _run(self) -> None:

@@ -252,8 +252,7 @@ class RemoteClient(ABC):
                 self._keys = (key,) if key else ()
                 self._secrets = spellings_of(filter(is_secret, self._keys))
                 self._sdk = self._connect(key)
-                base: httpx2.URL = self._sdk.base_url
-                self._address = str(base.copy_with(raw_path=base.raw_path + self.calls.removeprefix("/").encode()))
+                self._address = _whole(self.calls, self._sdk.base_url)
             except OperationalError as error:
                 raise CallFailed(Trouble.FATAL, str(error)) from None
             except Exception as error:  # such as a proxy's address in the environment that is none
@@ -355,3 +354,8 @@ def _shown(value: object) -> object:
     """A parameter as it is recorded: the content of a schema belongs to the request's key."""
     is_schema = isinstance(value, dict) and value.get("type") == "json_schema"
     return "json_schema" if is_schema else value
+
+
+def _whole(path: str, base: httpx2.URL) -> str:
+    """The address of a path below a base that ends in a slash, as the SDKs put it together."""
+    return str(base.copy_with(raw_path=base.raw_path + path.removeprefix("/").encode()))

@@ -15,7 +15,7 @@ import sys
 import traceback
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import fields, replace
@@ -825,40 +825,61 @@ def test_commits_of_many_tasks_share_transactions(place: str, ledger: Ledger) ->
     assert len(transactions) < 50
 
 
-def test_commits_that_come_one_after_the_other_share_transactions_too(ledger: Ledger) -> None:
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row waits for others longer than any test takes."""
+    monkeypatch.setattr(writer_module, "_TOGETHER_S", 60.0)
+
+
+async def rows_that_wait(writer: Writer) -> list[asyncio.Task[None]]:
+    """Commits of 0, 1, … 4, one after the other; none is written yet."""
+    rows = []
+    for i in range(5):
+        rows.append(asyncio.create_task(writer.commit(entry(f"{i}"))))
+        await asyncio.sleep(0.02)
+    assert not any(row.done() for row in rows)
+    return rows
+
+
+def test_commits_that_come_one_after_the_other_share_a_transaction_too(ledger: Ledger, patient: None) -> None:
     transactions: list[None] = []
     sqlalchemy.event.listen(ledger._store._connected(), "commit", lambda connection: transactions.append(None))
 
     async def work(writer: Writer) -> None:
-        commits = []
-        for i in range(50):
-            commits.append(asyncio.create_task(writer.commit(entry(f"{i}"))))
-            await asyncio.sleep(0.004)
-        await asyncio.gather(*commits)
+        rows = await rows_that_wait(writer)
+        assert not transactions
+        await asyncio.wait_for(asyncio.gather(writer.commit(entry("last"), at_once=True), *rows), 10)
+        assert len(transactions) == 1
 
     run(ledger, work)
-    assert len(ledger.answers(f"{i}" for i in range(50))) == 50
-    assert len(transactions) < 35
+    assert len(ledger.answers(["last", *(f"{i}" for i in range(5))])) == 6
 
 
-def test_a_commit_for_which_no_other_is_to_wait_takes_those_before_it_along(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "hurry",
+    [lambda writer: writer.claim(["another"]), lambda writer: writer.close()],
+    ids=["a claim", "the end"],
+)
+def test_what_waits_for_no_others_takes_the_rows_before_it_along(
+    ledger: Ledger, patient: None, hurry: Callable[[Writer], Coroutine[Any, Any, Any]]
 ) -> None:
-    monkeypatch.setattr(writer_module, "_TOGETHER_S", 60.0)
-
     async def work(writer: Writer) -> None:
-        for hurry in (writer.commit(entry("last"), at_once=True), writer.claim(["another"])):
-            waiting = asyncio.create_task(writer.commit(entry("first")))
-            await asyncio.sleep(0.2)
-            assert not waiting.done()
-            await asyncio.wait_for(asyncio.gather(waiting, hurry), 10)
-        left = asyncio.create_task(writer.commit(entry("left")))
-        await asyncio.sleep(0.1)
-        await asyncio.wait_for(writer.close(), 10)  # the end waits for nothing
-        await left
+        rows = await rows_that_wait(writer)
+        await asyncio.wait_for(asyncio.gather(hurry(writer), *rows), 10)
 
     run(ledger, work)
-    assert ledger.answers(["first", "last", "left"]).keys() == {"first", "last", "left"}
+    assert len(ledger.answers(f"{i}" for i in range(5))) == 5
+
+
+def test_the_end_does_not_wait_for_others_with_a_row_that_has_only_just_come(ledger: Ledger, patient: None) -> None:
+    async def work(writer: Writer) -> None:
+        row = asyncio.create_task(writer.commit(entry("k")))
+        await asyncio.sleep(0)
+        await asyncio.wait_for(writer.close(), 10)
+        await row
+
+    run(ledger, work)
+    assert ledger.answers(["k"]).keys() == {"k"}
 
 
 def test_of_tasks_that_claim_a_key_together_one_gets_it(ledger: Ledger) -> None:
