@@ -296,6 +296,9 @@ class _Run(Background, Generic[Reply]):
         if not task.cancelled() and (error := task.exception()) is not None:
             # An OperationalError is the ledger's: what is in flight can't be recorded any more.
             self._stop(0.0 if isinstance(error, OperationalError) else _ERROR_GRACE_S, error)
+        if kind is self._records and self._ledger_is_behind:  # here, and not before: until now the row counted
+            self._ledger_is_behind = False
+            self._wake_at(self._now())  # when others of its commit wait no more either
 
     # Which call starts when.
 
@@ -523,9 +526,6 @@ class _Run(Background, Generic[Reply]):
 
     def _go_on(self, call: _Call[Reply], step: Step[Reply]) -> None:
         """The row is in the ledger: deliver the reply, or have the next attempt made."""
-        if self._ledger_is_behind:
-            self._ledger_is_behind = False
-            self._wake_at(self._now())  # when this row, and others of its commit, wait no more
         if step.reply is not None:
             self._deliver(call.chain.work.key, step.reply)
             refused = call.trouble is Trouble.REJECTED

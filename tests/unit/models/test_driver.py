@@ -648,6 +648,19 @@ def test_a_ledger_that_was_held_up_holds_up_nothing_afterwards(tmp_path: Path, c
     assert states(replies) == ["ok"] * 3_000
 
 
+@pytest.mark.parametrize("most", [1, 2, 5])
+@pytest.mark.parametrize("said", ["parse_error", "truncated", "dropped"])
+def test_calls_that_go_on_while_the_ledger_is_behind_are_sent(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, most: int, said: str
+) -> None:
+    monkeypatch.setattr(driver, "_MOST_UNCOMMITTED", most)
+    act = fails(Trouble.DROPPED) if said == "dropped" else Act(says=said)
+    for last in (1, 2, 5, 6, 20):  # the row that goes on is among the last ones that wait, or is the only one
+        server = Server({last - 1: [act]})
+        assert states(send(server, works(last), ledger, concurrency=20, deadline_s=10)) == ["ok"] * last
+        assert server.sent() == last + 1
+
+
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_ledger_that_is_deleted_or_replaced_ends_the_run_at_once(tmp_path: Path, replaced: bool) -> None:
     path = tmp_path / "kept" / "ledger.sqlite"
