@@ -285,7 +285,7 @@ def test_a_cell_that_is_no_finite_number_is_named_with_line_and_column(tmp_path:
         ("[1, 2]", r"ratings\.csv: row 1: expected a JSON object"),
         (b"tone,clarity\n1,2\n1,\xff\n", r"ratings\.csv:3: not UTF-8 text"),
         (b'{"tone": 1, "clarity": 2}\n\xff', r"ratings\.csv:2: not UTF-8 text"),
-        (gzip.compress(b"tone,clarity\n1,2\n" * 99)[:-12], r"ratings\.csv: a damaged gzip file"),
+        (gzip.compress(b"tone,clarity\n1,2\n" * 99, mtime=0)[:-12], r"ratings\.csv: a damaged gzip file"),
         (b"\x1f\x8bnonsense", r"ratings\.csv: "),
         (b"PAR1nonsense", r"ratings\.csv: not a readable Parquet file"),
     ],
