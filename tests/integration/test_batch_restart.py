@@ -101,12 +101,12 @@ def run(url, ledger):
         )
         exchange = model.exchange(request)
         works.append(model.work(request, exchange, model.key(request, exchange), "text"))
-    outcomes = run_batches(
+    replies = run_batches(
         works, lambda: Client(model.client()), endpoint=endpoint, origin=Origin("s", "r", "stub", "stub/judge"),
         ledger=Ledger(ledger), prices=PriceTable({"stub/*": Price(input=Decimal(2), output=Decimal(8))}),
         budget=Budget(None), from_entry=lambda entry: reply_of(entry, Judgement),
     )
-    return [[work.key, outcome.reply.model_dump(mode="json")] for work, outcome in zip(works, outcomes)]
+    return [[work.key, reply.model_dump(mode="json")] for work, reply in zip(works, replies)]
 
 for line in sys.stdin:
     given = json.loads(line)
